@@ -82,7 +82,9 @@ class Parameters(MutableMapping[str, np.ndarray]):
     def __getitem__(self, name: str) -> np.ndarray:
         kind = self._kind(name)
         is_text = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
-        if is_text and name in self._unset and self._declared[name].initialiser is not None:
+        if is_text and name in self._unset:
+            if self._declared[name].initialiser is None:
+                raise InputError(f"parameter {shown(name)} has no value; load or set it first")
             self.initialise(name)
         return self.session.get(kind, name)
 

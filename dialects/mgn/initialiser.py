@@ -4,6 +4,7 @@ In: the name of an initialiser and its numbers. Out: an attribute of `mgn.param`
 it can fill a tensor of the parameter's type.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -94,6 +95,9 @@ def check_initialiser(initialiser: InitialiserAttr, type: TensorType) -> None:
     function, values = initialiser.function.data, initialiser.values
     if function == "constant":
         _check_constant(values[0], type)
+    elif not all(map(math.isfinite, values)):
+        listing = " and ".join(f"{value:g}" for value in values)
+        raise ShapeError(f"{function}() takes finite numbers, not {listing}")
     elif function == "uniform" and not values[0] <= values[1]:
         raise ShapeError(f"uniform() takes low <= high, not {values[0]:g} and {values[1]:g}")
     elif function == "normal" and not values[1] >= 0:

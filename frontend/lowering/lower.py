@@ -175,7 +175,10 @@ class Lowering(States):
                 "bool" if isinstance(value, bool) else "i32" if isinstance(value, int) else "f32"
             )
             self.locate(place)
-            return self.emitter.constant(value, element)
+            try:
+                return self.emitter.constant(value, element)
+            except ShapeError as error:
+                return self.error(place, f"{error}; full([], …, T = i64) gives another type")
         return self.error(place, f"a graph returns tensors, not {describe(value)}")
 
     def top_level_value(self, definition: Definition, place: Place) -> Any:
@@ -287,29 +290,41 @@ class Lowering(States):
 
     def _assign(self, node: ast.Assign) -> None:
         values: Sequence[Any] = [self.evaluate(item) for item in node.values]
-        if len(node.names) == 1 and len(values) == 1:
+        if not node.unpacks and len(values) == 1:
             self._bind(node.names[0], values[0])
             return
         if len(values) == 1 and isinstance(values[0], list | tuple):
             values = values[0]
         elif len(values) == 1 and values[0] is POISON:
             values = [POISON] * len(node.names)
+        elif len(values) == 1 and len(node.names) == 1:
+            message = f"'{node.names[0][0]}, =' takes a list apart, not {describe(values[0])}"
+            values = [self.error(node.place, message)]
         if len(values) != len(node.names):
             got = describe(values[0]) if len(values) == 1 else f"{len(values)} values"
-            values = [self.error(node.place, f"{got} for {len(node.names)} names")]
+            names = "1 name" if len(node.names) == 1 else f"{len(node.names)} names"
+            values = [self.error(node.place, f"{got} for {names}")]
             values *= len(node.names)
         for target, value in zip(node.names, values, strict=True):
             self._bind(target, value)
 
     def _bind(self, target: tuple[str, Place], value: Any) -> None:
         name, place = target
-        scope = self.frame.find(name)
-        if scope is not None and isinstance(scope[name], StateRef):
+        if self._is_state(name):
             self.error(place, f"'{name}' is a state, which is written with '<-'")
             return
         if isinstance(value, SSAValue) and value.name_hint is None:
             value.name_hint = name
         self.frame.bind(name, value)
+
+    def _is_state(self, name: str) -> bool:
+        """Whether a name stands for a state here. One of an import gives way to a new value."""
+        scope, unit = self.frame.find(name), self.frame.unit
+        if scope is not None:
+            return isinstance(scope[name], StateRef)
+        definition = unit.names.get(name)
+        is_own = definition is not None and definition.unit is unit
+        return is_own and isinstance(definition.node, ast.State)
 
     def _param(self, node: ast.Param) -> None:
         self.frame.scopes[-1][node.name] = self._read(node)

@@ -64,7 +64,7 @@ def describe(value: Any) -> str:
     if isinstance(value, ElementType):
         return f"the element type {value.name}"
     if isinstance(value, tuple):
-        return f"{len(value)} values"
+        return "a list of 1 value" if len(value) == 1 else f"{len(value)} values"
     return "none" if value is None else "a list"
 
 

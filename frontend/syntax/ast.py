@@ -259,10 +259,11 @@ class Write(Statement):
 
 @dataclass(slots=True)
 class Assign(Statement):
-    """`a, b = f(x)`."""
+    """`a, b = f(x)`. With `unpacks`, as in `a, = f(x)`, one name too is for a value of a list."""
 
     names: Sequence[tuple[str, Place]]
     values: Sequence[Expression]
+    unpacks: bool
 
 
 @dataclass(slots=True)

@@ -130,7 +130,12 @@ class AstBuilder(Transformer[Token, Any]):
 
     def assign(self, children: list[Any]) -> ast.Assign:
         names = [(str(item), item.place) for item in children if isinstance(item, Token)]
-        return ast.Assign(names[0][1], names, children[len(names) :])
+        return ast.Assign(names[0][1], names, children[len(names) :], len(names) > 1)
+
+    def unpacked(self, children: list[Any]) -> ast.Assign:
+        found = self.assign(children)
+        found.unpacks = True
+        return found
 
     def expression_statement(self, children: list[Any]) -> ast.ExpressionStatement:
         return ast.ExpressionStatement(children[0].place, children[0])

@@ -106,7 +106,8 @@ class Automaton:
                 return
         reduction = tables.reductions[top].get(kind)
         if reduction is None:
-            raise Misfit(token, tables.expected(top))
+            known = tables.expected(top)
+            raise Misfit(token, {name for name in known if self._leads_on(name)})
         size, build, origin = reduction
         if build is None:
             states[-1] = self._pass(kind)
@@ -116,6 +117,21 @@ class Automaton:
             del states[-size:], values[-size:]
         values.append(build(children))
         states.append(tables.actions[states[-1]][origin])
+
+    def _leads_on(self, kind: str) -> bool:
+        """Whether a terminal can stand here: its rules end in one that takes it.
+
+        The tables alone cannot say so: states that differ in what is open below are one there.
+        """
+        tables, states = self.tables, list(self.states)
+        while kind not in tables.actions[states[-1]]:
+            reduction = tables.reductions[states[-1]].get(kind)
+            if reduction is None:
+                return False
+            size, _, origin = reduction
+            del states[len(states) - size :]
+            states.append(tables.actions[states[-1]][origin])
+        return True
 
     def _pass(self, kind: str) -> Any:
         """The state behind all rules that pass the topmost value on when `kind` follows."""

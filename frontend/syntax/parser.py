@@ -22,7 +22,7 @@ from mgn.frontend.syntax.automaton import END, Automaton, Misfit, Tables
 from mgn.frontend.syntax.lexer import Lexer, Token, token_at
 from mgn.frontend.syntax.source import Source
 from mgn.frontend.syntax.strings import TextFault
-from mgn.frontend.syntax.tokens import CONTINUES, TooDeep, end_statements
+from mgn.frontend.syntax.tokens import CONTINUES, OPENS_STATEMENT, TooDeep, end_statements
 
 LONGEST_LINE = 1_000_000
 """Characters that a line may have."""
@@ -163,7 +163,13 @@ class _Run:
                 self._explain(fault, token, tokens, position)
                 automaton.states[:], automaton.values[:] = states, values
                 end = _statement_end(tokens, begin, position)
+                if position > begin and _opens_another(tokens[position - 1], token):
+                    end = position
                 feed(token_at(tokens[begin].place, "BROKEN", _broken(tokens[begin:end])))
+                if end == position and kind != "_NL":
+                    feed(token_at(token.place, "_NL", "\n"))
+                    begin = position
+                    states, values = list(automaton.states), list(automaton.values)
                 position = end
                 continue
             position += 1
@@ -215,6 +221,11 @@ def _shifted(code: str, place: Place) -> Sequence[Token]:
     for token in tokens:
         token.line, token.column = place[0], place[1] + token.column - 1
     return tokens
+
+
+def _opens_another(before: Token, token: Token) -> bool:
+    """Whether a token on a new line begins a statement, so that the one before breaks off there."""
+    return token.type in OPENS_STATEMENT and token.line > before.line
 
 
 def _statement_end(tokens: Sequence[Token], begin: int, position: int) -> int:

@@ -7,12 +7,11 @@ braces themselves.
 import re
 from collections.abc import Callable, Iterator
 
-from mgn.frontend.syntax.ast import Expression, Name, Place
+from mgn.frontend.syntax.ast import Expression, Place
 
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", '"': '"', "\\": "\\", "{": "{", "}": "}"}
 
 _PIECE = re.compile(r"\\(.)|(\{\{|\}\})|\{([^{}]*)\}|([{}])|([^\\{}]+)")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class TextFault(Exception):
@@ -43,7 +42,7 @@ def split_text(
             parts.append(double[0])
         elif code is not None:
             inner = (here[0], here[1] + 1)
-            parts.append(Name(inner, code) if _NAME.match(code) else parse_expression(code, inner))
+            parts.append(parse_expression(code, inner))
         elif brace is not None:
             raise TextFault(
                 here, f"'{brace}' in a text is not paired; write {brace * 2} for itself"

@@ -92,6 +92,9 @@ class Loader:
         elif isinstance(statement, ast.Constants):
             for constant in statement.constants:
                 self._enter(unit, constant.name, Definition(constant, unit), constant.place)
+        elif isinstance(statement, ast.Function) and (twice := _declared_twice(statement)):
+            self._error(unit, twice.place, f"parameter '{twice.name}' is declared twice")
+            unit.broken.add(statement.name)
         elif isinstance(statement, Node):
             self._enter(unit, statement.name, Definition(statement, unit), statement.place)
         elif isinstance(statement, ast.Broken):
@@ -139,3 +142,13 @@ class Loader:
 
     def _error(self, unit: Unit, place: Place, message: str) -> None:
         self.diagnostics.append(unit.source.error(place, message))
+
+
+def _declared_twice(function: ast.Function) -> ast.Formal | None:
+    """The first parameter of a function that has the name of one before it."""
+    names: set[str] = set()
+    for formal in function.formals:
+        if formal.name in names:
+            return formal
+        names.add(formal.name)
+    return None

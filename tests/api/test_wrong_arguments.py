@@ -54,6 +54,22 @@ def test_arrays_without_names_are_an_error_that_shows_the_names() -> None:
         exe()(X, K)
 
 
+def test_a_parameter_without_a_value_is_neither_read_nor_saved(tmp_path: Path) -> None:
+    text = (
+        "graph g(x: f32[4]) { param w: f32[4]\n param v: f32[4] = ones()\n return y = x * w * v }"
+    )
+    unset = mgn.compile(mgn.parse(text), device="cpu")
+    message = "parameter 'w' has no value; load or set it first"
+    with pytest.raises(mgn.MgnError, match=message):
+        unset.params["w"]
+    with pytest.raises(mgn.MgnError, match=message):
+        unset.save_params(tmp_path / "w.safetensors")
+    assert not (tmp_path / "w.safetensors").exists()
+    np.testing.assert_array_equal(unset.params["v"], np.ones(4, np.float32))
+    unset.params["w"] = np.zeros(4, np.float32)
+    np.testing.assert_array_equal(unset.params["w"], np.zeros(4, np.float32))
+
+
 @pytest.mark.parametrize("kind", WRONG_ARRAYS)
 def test_a_wrong_array_is_named_with_what_is_wrong(kind: str) -> None:
     value, message = WRONG_ARRAYS[kind]

@@ -380,6 +380,31 @@ def test_several_results_are_bound_at_once_or_indexed() -> None:
     np.testing.assert_array_equal(results["c"], X[1:])
 
 
+def test_a_comma_behind_one_name_takes_a_list_of_one_value_apart() -> None:
+    text = (
+        "graph g(x: f32[2, 3]) { a, = split(x, [2])\n gx, = grad(sum(x * x), [x])\n"
+        "b, c, = split(x, [1, 1]); return a, gx, b, c }"
+    )
+    results = run(text)
+    np.testing.assert_array_equal(results["a"], X)
+    np.testing.assert_array_equal(results["gx"], 2 * X)
+    np.testing.assert_array_equal(results["b"], X[:1])
+    np.testing.assert_array_equal(results["c"], X[1:])
+
+
+def test_braces_in_a_text_hold_true_false_and_inf_as_they_hold_names() -> None:
+    before = 'const N = 3, S = "{true} {false}-{inf} {N}{ N }"'
+    assert number_of('S == "true false-inf 33"', before)
+
+
+def test_a_value_may_have_the_name_of_an_imported_state(tmp_path: Path) -> None:
+    (tmp_path / "lib.mgn").write_text("state h: f32[2, 3]\n")
+    text = 'import "lib.mgn"\ngraph g(x: f32[2, 3]) { h = x + 1; return h }'
+    (tmp_path / "main.mgn").write_text(text)
+    (graph,) = graphs_of(parse_file(tmp_path / "main.mgn").lower())
+    np.testing.assert_array_equal(Interpreter().run(graph, {"x": X})["h"], X + 1)
+
+
 def test_constants_may_be_written_in_any_order_and_hold_lists_and_texts() -> None:
     before = 'const A = B * 2, NAMES = ["p", "q"],\n  B = 4\nconst OK = NAMES[1] == "q"'
     assert number_of("A", before) == 8

@@ -146,6 +146,12 @@ IN_GRAPH: list[tuple[str, int, str]] = [
     ("y = x.T.sum()", 9, "there are no methods; write sum(x, …)"),
     ("y = x.T()", 8, "'.T' is not called; it takes no '(…)'"),
     ("y x", 3, "unexpected 'x'"),
+    ("a, = x", 1, "'a, =' takes a list apart, not a tensor f32[2, 3]"),
+    ("a, = split(x, [1, 1])", 1, "2 values for 1 name"),
+    ("y = -grad(sum(x), [x])", 5, "'-' does not take a list of 1 value"),
+    ("param w: f32[2] = uniform(0, inf)", 19, "uniform() takes finite numbers, not 0 and inf"),
+    ("param w: f32[2] = normal(nan)", 19, "normal() takes finite numbers, not nan and 1"),
+    ("y = \"{if}\"", 7, "an expression is needed between { and }"),
 ]  # fmt: skip
 
 
@@ -175,6 +181,9 @@ AT_TOP: list[tuple[str, Told]] = [
     ("graph g(x: q8_0[32]) { return x }", [(1, 12, "only a parameter can have a block format")]),
     ("graph g(x: f32[Q]) { return x }", [(1, 16, "unknown name 'Q'")]),
     ("graph g(x: f32[2]) { return x\nx = x\n}", [(2, 1, "this follows a return and is never reached")]),  # noqa: E501
+    ("fn f(a, a) { return a }\ngraph g(x: f32[2]) { return y = f(x, x) }", [(1, 9, "parameter 'a' is declared twice")]),  # noqa: E501
+    ("graph g() { return y = 4294967296, z = q }", [(1, 20, "4294967296 does not fit i32; full([], …, T = i64) gives another type"), (1, 40, "unknown name 'q'")]),  # noqa: E501
+    ("state n: f32[2]\ngraph g(x: f32[2]) { n = x; return n }", [(2, 22, "'n' is a state, which is written with '<-'")]),  # noqa: E501
     ("fn f(x,, y) { return x }", [(1, 8, "unexpected ',': expected a name or ')'")]),
     ("}", [(1, 1, "'}' closes nothing")]),
     ("graph g(x: f32[2]) { return x\n", [(1, 20, "'{' is never closed")]),
@@ -234,6 +243,27 @@ graph h(x: f33[2]) { return y = relu(x) }
         (8, 7, "unexpected '=': expected an expression"),
         (12, 12, "unknown element type 'f33'; did you mean 'f32'?"),
     ]
+
+
+def test_a_statement_that_breaks_off_before_another_takes_no_errors_of_that_along() -> None:
+    text = (
+        "const A = 1 +\nfn f(x) { return x + }\n"
+        "graph g(x: f32[2]) { y = x *\nparam w: f33\nreturn y }"
+    )
+    assert told(text) == [
+        (1, 13, "nothing follows '+' on its line: expected an expression"),
+        (2, 22, "the statement ends here: expected an expression"),
+        (3, 28, "nothing follows '*' on its line: expected an expression"),
+        (4, 10, "unknown element type 'f33'; did you mean 'f32'?"),
+    ]
+
+
+@pytest.mark.parametrize("value", ["x x", "12abc", "0b11", "1.2.3"])
+def test_a_bracket_is_asked_for_only_where_one_is_open(value: str) -> None:
+    ((_, _, outside),) = told(f"graph g(x: f32[2]) {{ y = {value}\n return x }}")
+    ((_, _, inside),) = told(f"graph g(x: f32[2]) {{ y = ({value})\n return x }}")
+    assert outside.startswith("unexpected") and "')'" not in outside
+    assert inside == f"{outside}: expected ',' or ')'"
 
 
 def test_an_error_in_a_loop_or_in_a_function_called_twice_is_told_once() -> None:
