@@ -11,9 +11,11 @@ it holds, or is a hole in the trials.
 
 import ast
 import copy
+import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mgn.diagnostics import MgnError
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
@@ -56,34 +58,54 @@ class Mutant:
         return f"{self.rule.name}: {self.what}"
 
 
+@dataclass(frozen=True)
+class Draft:
+    """A mutant before its row is made: of all that there are, few are taken."""
+
+    kind: str
+    make: Callable[[], Mutant]
+
+
 def mutants_of(rule: Rule) -> Iterator[Mutant]:
     """All mutants of a row, whether or not they are well formed."""
+    return (draft.make() for draft in drafts_of(rule))
+
+
+def drafts_of(rule: Rule) -> Iterator[Draft]:
+    """The same in the same order, each to be made."""
     parts = rule.when.split(" and ") if rule.when else []
     for part in parts:
         kept = " and ".join(item for item in parts if item is not part)
-        yield Mutant(replace(rule, when=kept), "condition", f"without {part}")
+        yield _draft(rule, "condition", f"without {part}", when=kept)
     for stricter in STRICTER[rule.equality]:
-        yield Mutant(replace(rule, equality=stricter), "class", f"as {stricter}")
+        yield _draft(rule, "class", f"as {stricter}", equality=stricter)
     for side in ("left", "right"):
-        text = getattr(rule, side)
-        for kind, what, changed in _changed(text):
-            yield Mutant(replace(rule, **{side: changed}), kind, f"{side}, {what}")
+        tree = ast.parse(getattr(rule, side), mode="eval").body
+        names = sorted({node.id for node in _variables(tree)})
+        for node in ast.walk(tree):
+            for kind, change in CHANGES.items():
+                for number in range(sum(1 for _ in change(node, names))):
+                    make = partial(_changed, rule, side, tree, node, names, kind, number)
+                    yield Draft(kind, make)
+
+
+def _draft(rule: Rule, kind: str, what: str, **fields: object) -> Draft:
+    return Draft(kind, lambda: Mutant(replace(rule, **fields), kind, what))
 
 
 Change = Callable[[ast.AST, Sequence[str]], Iterator[tuple[str, ast.AST]]]
 
 
-def _changed(text: str) -> Iterator[tuple[str, str, str]]:
-    """One side with each of its parts changed in each way: the kind, what is changed, the side."""
-    tree = ast.parse(text, mode="eval").body
-    names = sorted({node.id for node in _variables(tree)})
-    for at, node in enumerate(ast.walk(tree)):
-        for kind, change in CHANGES.items():
-            for what, new in change(node, names):
-                fresh = copy.deepcopy(tree)
-                target = list(ast.walk(fresh))[at]
-                fresh = _Put(target, copy.deepcopy(new)).visit(fresh)
-                yield kind, what, ast.unparse(fresh)
+def _changed(
+    rule: Rule, side: str, tree: ast.AST, node: ast.AST, names: Sequence[str], kind: str, at: int
+) -> Mutant:
+    """A row with one node of a side changed in one of the ways of a kind."""
+    what, new = next(itertools.islice(CHANGES[kind](node, names), at, None))
+    place = next(place for place, other in enumerate(ast.walk(tree)) if other is node)
+    fresh = copy.deepcopy(tree)
+    target = next(itertools.islice(ast.walk(fresh), place, None))
+    fresh = _Put(target, copy.deepcopy(new)).visit(fresh)
+    return Mutant(replace(rule, **{side: ast.unparse(fresh)}), kind, f"{side}, {what}")
 
 
 class _Put(ast.NodeTransformer):
@@ -106,8 +128,8 @@ def _variables(tree: ast.AST) -> list[ast.Name]:
 
 def _swapped(node: ast.AST, names: Sequence[str]) -> Iterator[tuple[str, ast.AST]]:
     if isinstance(node, ast.Call) and len(node.args) >= 2:
-        new = copy.deepcopy(node)
-        new.args[0], new.args[1] = new.args[1], new.args[0]
+        new = copy.copy(node)
+        new.args = [node.args[1], node.args[0], *node.args[2:]]
         yield f"operands of {ast.unparse(node)[:60]} swapped", new
 
 
@@ -115,9 +137,8 @@ def _other_operation(node: ast.AST, names: Sequence[str]) -> Iterator[tuple[str,
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         other = OTHER_OPERATION.get(node.func.id)
         if other is not None:
-            new = copy.deepcopy(node)
-            assert isinstance(new.func, ast.Name)
-            new.func.id = other
+            new = copy.copy(node)
+            new.func = ast.Name(other)
             yield f"{other} for {ast.unparse(node)[:60]}", new
 
 
@@ -152,9 +173,9 @@ def _other_attribute(node: ast.AST, names: Sequence[str]) -> Iterator[tuple[str,
     if not isinstance(node, ast.Call) or len(node.keywords) < 1:
         return
     for at, keyword in enumerate(node.keywords):
-        new = copy.deepcopy(node)
         if keyword.arg in ("axis", "keepdims", "scale", "window", "softcap", "approx", "causal"):
-            del new.keywords[at]
+            new = copy.copy(node)
+            new.keywords = node.keywords[:at] + node.keywords[at + 1 :]
             yield f"{keyword.arg} left out of {ast.unparse(node)[:60]}", new
 
 
@@ -181,20 +202,28 @@ def well_formed(mutant: Mutant) -> bool:
 def sample(count: int, seed: int, rows: Sequence[Rule] = BUILT_IN) -> list[Mutant]:
     """So many mutants, of as many kinds and rows as there are."""
     rng = random.Random(seed)
-    by_kind: dict[str, list[Mutant]] = {}
+    by_kind: dict[str, list[Draft]] = {}
     for rule in rows:
-        for mutant in mutants_of(rule):
-            by_kind.setdefault(mutant.kind, []).append(mutant)
-    for mutants in by_kind.values():
-        rng.shuffle(mutants)
+        for draft in drafts_of(rule):
+            by_kind.setdefault(draft.kind, []).append(draft)
+    for drafts in by_kind.values():
+        rng.shuffle(drafts)
     chosen: list[Mutant] = []
     while len(chosen) < count and any(by_kind.values()):
-        for mutants in by_kind.values():
-            while mutants and not well_formed(mutants[-1]):
-                mutants.pop()
-            if mutants and len(chosen) < count:
-                chosen.append(mutants.pop())
+        for drafts in by_kind.values():
+            made = _next_well_formed(drafts)
+            if made is not None and len(chosen) < count:
+                chosen.append(made)
     return chosen
+
+
+def _next_well_formed(drafts: list[Draft]) -> Mutant | None:
+    """Takes drafts from the end of a list until one is a row; None where there is none left."""
+    while drafts:
+        made = drafts.pop().make()
+        if well_formed(made):
+            return made
+    return None
 
 
 def fate_of(mutant: Mutant) -> str:
