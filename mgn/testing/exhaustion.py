@@ -14,7 +14,8 @@ from mgn.dialects.types import ELEMENT_TYPES, ElementType, tensor
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.testing.draws import all_values, special_values
 from mgn.testing.instances import Instance, attribute_choices, is_elementwise, masks_of
-from mgn.testing.trials import Unfit, values_of
+from mgn.testing.left_sides import Unfit
+from mgn.testing.trials import values_of
 from mgn.testing.values import Difference, Values
 
 OF_ONE = ("f16", "bf16", "i8", "u8", "i16", "u16")

@@ -19,33 +19,24 @@ Where no value is a float, both sides have the same bits, whatever the class.
 import ast
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Block, Region, SSAValue
 
 from mgn.diagnostics import MgnError
-from mgn.dialects.mgn.build import CallError, Emitter
 from mgn.dialects.mgn.operation import OPERATIONS, Kind
-from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp
-from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import ElementType, element_of, spelling
+from mgn.dialects.mgn.structure import GraphOp
+from mgn.dialects.types import ElementType, spelling
 from mgn.passes.saturate.egraph.engine import saturate_facts
 from mgn.passes.saturate.encoding.encode import encode_graph
-from mgn.passes.saturate.rules.patterns import (
-    Call,
-    Number,
-    Pattern,
-    PatternError,
-    Variable,
-    calls_of,
-)
+from mgn.passes.saturate.rules.patterns import PatternError, calls_of
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.saturate import literals_of
-from mgn.testing.instances import Examples, Instance, instances, literal_attributes
-from mgn.testing.values import ALLOWED, ROUNDED_TOLERANCE, Compared, Difference, Values, tensor_of
+from mgn.testing.instances import Examples, Instance, instances
+from mgn.testing.left_sides import MOST_TOGETHER, Unfit, left_side, may_act, parameters_of
+from mgn.testing.values import ALLOWED, ROUNDED_TOLERANCE, Compared, Difference, Values
 
 REALS = range(2)
 """Draws of values of order 1."""
@@ -66,10 +57,6 @@ LARGEST = {
 """Conditions that assume something of the size of values: no larger ones are drawn, of those that q
 and k stand for, whose products are scores, the second.
 """
-
-
-class Unfit(Exception):
-    """These types or attributes do not make an instance that the rule acts on."""
 
 
 class UnsoundRule(MgnError):
@@ -130,11 +117,8 @@ def try_rule(
     without elements are compared, but not counted.
     """
     outcome = Trial()
-    for instance in itertools.islice(instances(rule, seed, examples), most):
-        try:
-            values = values_of(rule, instance)
-        except Unfit:
-            continue
+    drawn = itertools.islice(instances(rule, seed, examples), most)
+    for instance, values in acted_on(rule, drawn):
         difference = difference_of(rule, instance, values, seed=DRAWS * outcome.acted)
         if difference is None and values.is_empty:
             continue
@@ -148,73 +132,31 @@ def try_rule(
     return outcome
 
 
-def _graph(body: Callable[..., SSAValue], types: list[TensorType]) -> GraphOp:
-    """A graph whose inputs have these types and whose result the body gives."""
-    block = Block(arg_types=types)
-    block.add_op(ReturnOp([body(Emitter(block.add_op), *block.args)]))
-    return GraphOp("g", [f"x{n}" for n in range(len(types))], ["y"], Region(block))
+def acted_on(rule: Rule, drawn: Iterator[Instance]) -> Iterator[tuple[Instance, Values]]:
+    """The instances that a rule acts on, with the values of all that it makes of them.
 
-
-def emit_left(
-    b: Emitter, pattern: Pattern, values: dict[str, SSAValue], attributes: dict[str, object]
-) -> SSAValue:
-    """The left side as operations."""
-    assert isinstance(pattern, Call)
-    operands: list[object] = []
-    for operand in pattern.operands:
-        if isinstance(operand, Variable):
-            operands.append(values[operand.name])
-        elif isinstance(operand, Number):
-            operands.append(operand.value)
-        else:
-            operands.append(emit_left(b, operand, values, attributes))
-    keywords = literal_attributes(pattern, attributes)
-    specs = OPERATIONS[pattern.name].operands
-    if specs and specs[0].variadic:
-        result = b.call(pattern.name, operands, **keywords)
-    else:
-        named = {spec.name: value for spec, value in zip(specs, operands, strict=False)}
-        result = b.call(pattern.name, **named, **keywords)
-    assert isinstance(result, SSAValue)
-    return result
-
-
-def left_side(rule: Rule, instance: Instance) -> GraphOp:
-    """A graph that computes the left side. Unfit where these types do not make one."""
-
-    def body(b: Emitter, *inputs: SSAValue) -> SSAValue:
-        values = dict(zip(rule.variables, inputs, strict=True))
-        for name in rule.constants:
-            values[name] = b.constant(instance.constants[name], element_of(values[name].type))
-        for name, array in instance.known.items():
-            values[name] = b.constant_array(np.ascontiguousarray(array))
-        for name in parameters_of(rule):
-            op = ReadOp(name, tensor_of(values[name].type))
-            b.insert(op)
-            values[name] = op.result
-        return emit_left(b, rule.left_pattern, values, instance.attributes)
-
-    try:
-        graph = _graph(body, instance.types)
-        graph.verify()
-    except (ShapeError, ValueError, KeyError, CallError) as error:
-        raise Unfit from error
-    return graph
-
-
-def parameters_of(rule: Rule) -> list[str]:
-    """The variables that a rule wants to depend on parameters alone."""
-    return [
-        argument.id
-        for call in rule.conditions
-        for argument in call.args
-        if getattr(call.func, "id", "") == "parameters" and isinstance(argument, ast.Name)
-    ]
+    Where it acts on few, more and more of them are looked at together.
+    """
+    count = 1
+    while batch := list(itertools.islice(drawn, count)):
+        sides: list[tuple[Instance, GraphOp]] = []
+        for instance in batch:
+            with suppress(Unfit):
+                sides.append((instance, left_side(rule, instance)))
+        count = min(2 * count, MOST_TOGETHER)
+        for instance, graph in may_act(rule, sides):
+            with suppress(Unfit):
+                values = _values_of(rule, graph)
+                count = 1
+                yield instance, values
 
 
 def values_of(rule: Rule, instance: Instance) -> Values:
     """The values of all that a rule makes of an instance. Unfit where it does not act."""
-    graph = left_side(rule, instance)
+    return _values_of(rule, left_side(rule, instance))
+
+
+def _values_of(rule: Rule, graph: GraphOp) -> Values:
     encoded = encode_graph(graph, literals_of([rule]))
     result = saturate_facts(encoded.facts, [rule])
     if not result.fired[rule.name]:

@@ -13,7 +13,8 @@ from mgn.passes.saturate.encoding.encode import encode_graph
 from mgn.passes.saturate.rules.rule import Rule
 from mgn.passes.saturate.saturate import literals_of
 from mgn.testing.instances import instances
-from mgn.testing.trials import Unfit, difference_of, left_side, values_of
+from mgn.testing.left_sides import left_side
+from mgn.testing.trials import acted_on, difference_of
 from tests.passes.saturate.rules.rule_examples import example_of
 
 COMMUTING = ("add", "mul", "max", "min", "logical_and", "logical_or", "eq", "ne")
@@ -45,11 +46,7 @@ def seen_of(mutant: Rule, row: Rule) -> Seen:
     """Tries a mutant on fresh instances, beside its row."""
     seen = Seen()
     drawn = itertools.islice(instances(mutant, SEED, example_of), MOST)
-    for instance in drawn:
-        try:
-            values = values_of(mutant, instance)
-        except Unfit:
-            continue
+    for instance, values in acted_on(mutant, drawn):
         graph = left_side(mutant, instance)
         alone = _size(graph, row, [row])
         if alone is not None and alone == _size(graph, row, [row, replace(mutant, name="mutant")]):

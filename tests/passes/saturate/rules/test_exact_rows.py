@@ -14,7 +14,8 @@ from mgn.dialects.mgn.structure import GraphOp, ReturnOp, array_of
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.rules.table import RULES
 from mgn.testing.draws import draw_bits
-from mgn.testing.trials import Unfit, values_of
+from mgn.testing.left_sides import Unfit
+from mgn.testing.trials import values_of
 from mgn.testing.values import Values, same_bits
 from tests.fuzz.device import Job, Runner
 from tests.fuzz.variants import SEPARATE
