@@ -6,7 +6,8 @@ argument's place. Out: the state of each value that is written in place.
     %k1 = fusion.launch @update_0(%k, %row, %at)      %k is found in a state, %k1 is left there
 
 A kernel that writes a part: `%k1` lies in the state's place if nothing reads `%k` from that launch
-on. Of several updates one after the other, all lie there.
+on, and the run's checks are counted before it, since a run whose checks fail leaves all states as
+they were. Of several updates one after the other, all lie there.
 
 A kernel that writes all of it: so does `%k1` if nothing reads `%k` after that launch, and `%k1` is
 no result of the graph; and if the launches that follow write states alone, since a run that fails
@@ -18,6 +19,7 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.ir import BlockArgument, SSAValue
 
+from mgn.dialects.checks import is_check
 from mgn.dialects.fusion import LaunchOp
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.liveness import Pairs
@@ -34,10 +36,14 @@ def states_in_place(
     order = {launch: number for number, launch in enumerate(launches)}
     entries = dict(graph.named_states)
     returned = list(graph.results_returned)
+    made = {value: number for launch, number in order.items() for value in launch.outputs}
+    checked = max((made.get(value, -1) for value in _checks(graph)), default=-1)
     held: dict[SSAValue, str] = {}
     for name, left in graph.named_written:
         chain = _chain(left, starting)
         if left in held or not chain or chain[-1] is not entries.get(name):
+            continue
+        if not early and any(made[value] <= checked for value in chain[:-1]):
             continue
         overwritten = zip(chain[1:], chain, strict=False)
         if all(_ends_at(before, after, order, returned) for before, after in overwritten):
@@ -60,6 +66,11 @@ def states_in_place(
         elif not early:
             break
     return held
+
+
+def _checks(graph: GraphOp) -> list[SSAValue]:
+    """The results that count what the run's checks find."""
+    return [value for name, value in graph.named_results if is_check(name)]
 
 
 def _is_read_before(

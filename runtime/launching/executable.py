@@ -168,10 +168,12 @@ class Executable:
         """
         arrays = self._checked(inputs)
         with self._running():
+            results = {output.name: self._place_for(output) for output in self._outputs}
             uploads = self._begin(arrays)
             with self._writing_states():
                 self._enqueue_all()
-                results = {output.name: self._kept(output) for output in self._outputs}
+                for output in self._outputs:
+                    self._keep(output, results[output.name])
                 self._memory.check()
                 self._look_at_checks()
                 self._commit()
@@ -197,15 +199,20 @@ class Executable:
                 f"'{self.plan.name}' failed on {self.device.name}: {error}{apart}"
             ) from None
 
-    def _kept(self, output: OutputPlan) -> DeviceArray:
-        """A result in a buffer of its own, which later runs do not write."""
+    def _place_for(self, output: OutputPlan) -> DeviceArray:
+        """A buffer of its own for a result, which later runs do not write. A run has it before its
+        first launch: what finds no memory has written no state.
+        """
         cl = opencl()
         size = buffer_bytes(self.plan.buffers[output.buffer])
         buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(size, 1))
-        if size:
-            source = self._memory.buffers[output.buffer]
-            cl.enqueue_copy(self._queue, buffer, source, byte_count=size)
         return DeviceArray(self.session, buffer, output.element, output.shape)
+
+    def _keep(self, output: OutputPlan, result: DeviceArray) -> None:
+        """Begins to copy a result to its place."""
+        if size := buffer_bytes(self.plan.buffers[output.buffer]):
+            source = self._memory.buffers[output.buffer]
+            opencl().enqueue_copy(self._queue, result.buffer, source, byte_count=size)
 
     def replay(self, *, profile: bool = False, times: int = 1) -> None:
         """Run the launches once more on what the buffers hold, or so many times one after another,

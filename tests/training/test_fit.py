@@ -160,6 +160,14 @@ def test_the_best_evaluation_is_kept(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path / "a.best.safetensors").header.run != best.header.run
 
 
+@pytest.mark.parametrize("callbacks", [3, [3], len])
+def test_what_is_no_callback_is_an_error_before_the_first_step(callbacks: Any) -> None:
+    trainer = StandIn()
+    with pytest.raises(MgnError, match=r"callbacks? (takes a list of functions|is a function)"):
+        run(trainer, callbacks=callbacks)
+    assert trainer.steps == 0
+
+
 def test_patience_without_evaluations_is_an_error() -> None:
     with pytest.raises(MgnError, match="patience counts evaluations, and there is no eval data"):
         run(StandIn(), patience=3)

@@ -152,3 +152,41 @@ def interrupted(method: Any) -> Any:
         return method(self, *queue)
 
     return step
+
+
+LATE_CHECK = """graph g(x: f32[4]) {
+  state k: f32[8, 4]
+  state at: i32[]
+  k <- dynamic_update_slice(k, expand_dims(x, 0), [at, 0])
+  at <- at + 1
+  y = k @ x
+  labels = expand_dims(cast(sum(k), i32), 0)
+  return loss = cross_entropy(expand_dims(y, 0), labels, check = true), y
+}"""
+
+
+@pytest.mark.parametrize("how", RUNS)
+def test_a_check_that_is_counted_after_a_write_fails_before_states_change(how: str) -> None:
+    exe = mgn.compile(mgn.parse(LATE_CHECK), device=DEVICE)
+    RUNS[how](exe, np.ones(4, np.float32))
+    before = contents(exe)
+    with pytest.raises(RuntimeFault, match="ids that are none of its 8 classes"):
+        RUNS[how](exe, np.full(4, 9, np.float32))
+    assert not exe.params.session.lost
+    for name, array in before.items():
+        np.testing.assert_array_equal(exe.state[name], array)
+
+
+def test_a_run_that_finds_no_memory_for_its_results_has_written_no_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exe = mgn.compile(mgn.parse(IN_PLACE), device=DEVICE)
+    x = np.ones(4, np.float32)
+    exe.run_on_device(x=x)
+    before = contents(exe)
+    monkeypatch.setattr("pyopencl.Buffer", failing)
+    with pytest.raises(RuntimeFault):
+        exe.run_on_device(x=2 * x)
+    monkeypatch.undo()
+    assert not exe.params.session.lost
+    np.testing.assert_array_equal(exe.state["k"], before["k"])

@@ -9,7 +9,7 @@ that was not: the state, the seed and the position in the data are all that a st
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mgn.diagnostics import MgnError
 from mgn.distributed.crew import crew_of
@@ -77,6 +77,7 @@ def fit(
     MgnError with what is wrong with data, files or options, most of it before the first step.
     """
     _check_counts(epochs=epochs, steps=steps, every=every, patience=patience)
+    callbacks = _callables(callbacks)
     measured = None if metric is None else parse_metric(metric)
     wanted = Wanted(measured, every, patience, check_finite, norms, keep_best, save_not_finite)
     if patience is not None and eval is None:
@@ -110,7 +111,7 @@ def fit(
     training, evaluated = shared_by(trainer, training), shared_by(trainer, evaluated)
     run = Run(trainer, training, evaluated, wanted, history, position, show, run_name)
     run.best, run.since_best = best, since
-    run.files, run.callbacks = files, tuple(callbacks)
+    run.files, run.callbacks = files, callbacks
     run.saved = None if found is None else f"step {found.header.step}"
     if crew.is_first:
         if log is not None:
@@ -146,6 +147,17 @@ def _check_counts(**counts: Any) -> None:
             continue
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise MgnError(f"{name} takes a whole number of at least 1, not {count!r:.80}")
+
+
+def _callables(callbacks: Any) -> tuple[Callback, ...]:
+    """Several callbacks. MgnError where they are none."""
+    if not isinstance(callbacks, Iterable):
+        raise MgnError(f"callbacks takes a list of functions, not {type(callbacks).__name__}")
+    listed = tuple(cast("Iterable[Any]", callbacks))
+    for item in listed:
+        if not callable(item):
+            raise MgnError(f"a callback is a function of an Event, not {type(item).__name__}")
+    return listed
 
 
 def _first_position(trainer: Trainee, training: Batches) -> Position:
