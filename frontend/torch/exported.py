@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, one_line
 from mgn.frontend.torch.arrays import array_of_tensor
 from mgn.frontend.torch.graph import Source, import_graph, is_tensor
 from mgn.frontend.torch.library import library
 from mgn.frontend.torch.operators import OPERATORS
+
+_MOST_SAID = 300
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,14 @@ def export_module(
         raise MgnError(f"from_torch takes a torch.nn.Module, not {type(module).__name__}")
     if not isinstance(example_inputs, tuple | list):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise MgnError("from_torch takes the example inputs as a tuple, such as (x,)")
-    with torch.no_grad():
-        return torch.export.export(module, tuple(example_inputs), dict(keywords or {}))
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, tuple(example_inputs), dict(keywords or {}))
+    except Exception as error:  # PyTorch raises many kinds, and those of the module itself
+        said = one_line(str(error).strip().partition("\n\n")[0], _MOST_SAID)
+        raise MgnError(
+            f"torch.export cannot capture the module: {type(error).__name__}: {said}"
+        ) from error
 
 
 def import_module(
@@ -64,17 +72,24 @@ def import_module(
     with torch.no_grad():
         exported = exported.run_decompositions(kept(torch.export.default_decompositions()))
     signature = exported.graph_signature
-    changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
-    if changed:
-        listing = ", ".join(f"'{item}'" for item in changed[:8])
-        raise MgnError(f"the module changes {listing} when it runs; module.eval() may prevent that")
+    buffers = [*signature.buffers_to_mutate.values()]
+    inputs = [*signature.user_inputs_to_mutate.values()]
+    for changed, hint in (
+        (buffers, "module.eval() may prevent that"),
+        (inputs, "it takes a copy first, as in x = x.clone()"),
+    ):
+        if changed:
+            what = "its input " * (changed is inputs)
+            listing = ", ".join(f"'{item}'" for item in changed[:8])
+            raise MgnError(f"the module changes {what}{listing} when it runs; {hint}")
     sources, values = _sources(exported)
     nodes = {node.name: node for node in exported.graph.nodes}
     labels = _result_names(exported)
     results = [
         (label, nodes[spec.arg.name])
         for label, spec in zip(labels, signature.output_specs, strict=True)
-        if hasattr(spec.arg, "name") and is_tensor(nodes[spec.arg.name].meta.get("val"))
+        if type(spec.arg).__name__ == "TensorArgument"
+        and is_tensor(nodes[spec.arg.name].meta.get("val"))
     ]
     if not results:
         raise MgnError("the module gives no tensor")

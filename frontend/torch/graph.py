@@ -113,7 +113,12 @@ def build_node(b: Emitter, node: Any, values: Mapping[Any, Any]) -> Any:
 def _plain(value: Any, values: Mapping[Any, Any]) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item, values) for item in cast("Sequence[Any]", value)]
-    return values[value] if hasattr(value, "all_input_nodes") else value
+    if not hasattr(value, "all_input_nodes"):
+        return value
+    found = values.get(value)
+    if found is None:
+        raise Unsupported("a number that is known only when it runs")
+    return found
 
 
 def _typed(b: Emitter, value: Any, wanted: Any) -> Any:

@@ -175,6 +175,37 @@ def test_a_module_that_changes_its_buffers_is_refused() -> None:
         mgn.from_torch(nn.BatchNorm1d(3), (torch.rand(4, 3),))
 
 
+class Plain(torch.nn.Module):
+    """A module of one function."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x.add_(1), "changes its input '.*' when it runs; it takes a copy first"),
+        (lambda x: x * x.max().item(), "'mul' is not supported: a number that is known only when"),
+        (lambda x: x * 2 if x.sum() > 0 else x, "torch.export cannot capture the module: Guard"),
+        (lambda x: x @ x, "torch.export cannot capture the module: RuntimeError: a and b must"),
+        (lambda x: 3, "the module gives no tensor"),
+    ],
+)
+def test_what_cannot_be_captured_is_an_error_that_says_why(function, message: str) -> None:
+    with pytest.raises(mgn.MgnError, match=message):
+        mgn.from_torch(Plain(function), (torch.randn(2, 3),))
+
+
+def test_results_that_are_no_tensors_are_left_out() -> None:
+    module = mgn.from_torch(Plain(lambda x: (x + 1, 3, None)), (torch.randn(2, 3),))
+    assert [*mgn.compile(module).outputs] == ["output_0"]
+
+
 def test_sizes_that_an_exported_program_leaves_open_are_refused_and_fixed_ones_taken() -> None:
     module, x = nn.Linear(4, 3), torch.randn(2, 4)
     fixed = torch.export.export(module, (x,))
