@@ -36,7 +36,9 @@ def states_in_place(
     order = {launch: number for number, launch in enumerate(launches)}
     entries = dict(graph.named_states)
     returned = list(graph.results_returned)
-    made = {value: number for launch, number in order.items() for value in launch.outputs}
+    made: dict[SSAValue, int] = {
+        value: number for launch, number in order.items() for value in launch.outputs
+    }
     checked = max((made.get(value, -1) for value in _checks(graph)), default=-1)
     held: dict[SSAValue, str] = {}
     for name, left in graph.named_written:

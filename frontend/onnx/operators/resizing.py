@@ -131,14 +131,14 @@ def _coordinates(
     f32, as exporters and ONNX Runtime do: where that is between two decides rounding.
     """
     wide = np.float32 if c.attribute("mode", "nearest") == "nearest" else np.float64
-    i, scale = np.arange(size, dtype=wide), wide(scale)
+    i, by = np.arange(size, dtype=wide), wide(scale)
     mode = c.attribute("coordinate_transformation_mode", "half_pixel")
     if mode == "align_corners":
-        return i * (own - 1) / (scale * own - 1) if size > 1 else i * 0
+        return i * (own - 1) / (by * own - 1) if size > 1 else i * 0
     if mode == "asymmetric":
-        return i / scale
+        return i / by
     if mode == "tf_half_pixel_for_nn":
-        return (i + 0.5) / scale
+        return (i + 0.5) / by
     if mode == "tf_crop_and_resize":
         low, high = ends
         if size > 1:
@@ -148,10 +148,10 @@ def _coordinates(
         return i * 0
     if mode == "half_pixel_symmetric":
         centre = own / 2
-        return centre * (1 - size / (scale * own)) + (i + 0.5) / scale - 0.5
+        return centre * (1 - size / (by * own)) + (i + 0.5) / by - 0.5
     if mode not in ("half_pixel", "pytorch_half_pixel"):
         c.fail(f"coordinate_transformation_mode '{mode}' is not supported")
-    return (i + 0.5) / scale - 0.5
+    return (i + 0.5) / by - 0.5
 
 
 def _along(c: Call, x: SSAValue, axis: int, at: np.ndarray, scale: float) -> SSAValue:
