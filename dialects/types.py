@@ -140,6 +140,8 @@ def element_of_dtype(dtype: np.dtype) -> ElementType:
 def tensor(element: ElementType | str, shape: tuple[int, ...] | list[int]) -> TensorType:
     """The tensor type of an element type and a static shape. ShapeError where it is too large."""
     row = ELEMENT_TYPES[element] if isinstance(element, str) else element
+    if any(size < 0 for size in shape):
+        raise ShapeError(f"a shape cannot be negative: {list(shape)}")
     return _tensor(row.attribute, tuple(shape))
 
 

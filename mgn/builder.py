@@ -116,6 +116,10 @@ class Value:
         def __rmatmul__(self, other: Any) -> "Value": ...
         def __pow__(self, other: Any) -> "Value": ...
         def __rpow__(self, other: Any) -> "Value": ...
+        def __and__(self, other: Any) -> "Value": ...
+        def __rand__(self, other: Any) -> "Value": ...
+        def __or__(self, other: Any) -> "Value": ...
+        def __ror__(self, other: Any) -> "Value": ...
         def __lt__(self, other: Any) -> "Value": ...
         def __le__(self, other: Any) -> "Value": ...
         def __gt__(self, other: Any) -> "Value": ...
@@ -137,6 +141,9 @@ class Value:
     def __neg__(self) -> "Value":
         return self.graph.call("neg", self)
 
+    def __invert__(self) -> "Value":
+        return self.graph.call("logical_not", self)
+
     def __pos__(self) -> "Value":
         return self
 
@@ -154,15 +161,9 @@ def _binary(name: str, swapped: bool = False) -> Callable[[Value, Any], Any]:
     return operator
 
 
-for _symbol, _operation in {
-    "add": "add",
-    "sub": "sub",
-    "mul": "mul",
-    "truediv": "div",
-    "mod": "mod",
-    "matmul": "matmul",
-    "pow": "pow",
-}.items():
+_SAME = {name: name for name in ("add", "sub", "mul", "mod", "matmul", "pow")}
+_OTHER = {"truediv": "div", "and": "logical_and", "or": "logical_or"}
+for _symbol, _operation in (_SAME | _OTHER).items():
     setattr(Value, f"__{_symbol}__", _binary(_operation))
     setattr(Value, f"__r{_symbol}__", _binary(_operation, swapped=True))
 for _symbol in ("eq", "ne", "lt", "le", "gt", "ge"):

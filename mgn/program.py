@@ -10,13 +10,21 @@ In: an executable for each graph. Out: `Program`:
 
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, NoReturn
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, WrongType
 from mgn.executable import Executable
 from mgn.parameters import Parameters
 from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.host_arrays import nearest, shown
 from mgn.runtime.launching.session import States
+
+
+class NoGraph(MgnError, KeyError):
+    """A program has no graph of a name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class Program(Mapping[str, Executable]):
@@ -38,8 +46,12 @@ class Program(Mapping[str, Executable]):
         if graph not in self._executables:
             names = list(self._executables)
             hint = nearest(graph, names) or f"; there are {', '.join(names)}"
-            raise MgnError(f"there is no graph {shown(graph)}{hint}")
+            raise NoGraph(f"there is no graph {shown(graph)}{hint}")
         return self._executables[graph]
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        first = next(iter(self._executables))
+        raise WrongType(f"several graphs are called by their names, such as program[{first!r}](…)")
 
     def __contains__(self, graph: object) -> bool:
         return graph in self._executables

@@ -72,6 +72,14 @@ def check_file(path: Path) -> None:
         raise WeightsError(f"{path} is empty")
 
 
+def is_special(path: Path) -> bool:
+    """Whether there is something of a path that is no file, such as a device."""
+    try:
+        return path.exists() and not path.is_file()
+    except OSError:  # a name that is too long is one of nothing
+        return False
+
+
 def file_path(path: str | Path) -> Path:
     """A path as a caller gave it. WeightsError for a text that cannot be one."""
     try:
@@ -80,18 +88,14 @@ def file_path(path: str | Path) -> Path:
         raise WeightsError(f"{error.filename} is {error.strerror}") from None
 
 
-_OTHER_SUFFIXES = frozenset({".npz", ".gguf", ".pt", ".pth", ".bin"})
-"""Names that end so are read as another format."""
-
-
 def save_params(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays to a .safetensors file, in one step. WeightsError where that fails, or where the
-    name is one that is read as another format.
+    name is one that is not read as such a file. What is there and is no file takes any name.
     """
     from safetensors.numpy import save
 
     path = file_path(path)
-    if path.suffix.lower() in _OTHER_SUFFIXES:
+    if path.suffix.lower() != ".safetensors" and not is_special(path):
         raise WeightsError(f"{path}: parameters are written to a name that ends in .safetensors")
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     shaped = {name: array.reshape(arrays[name].shape) for name, array in contiguous.items()}

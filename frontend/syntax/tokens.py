@@ -30,6 +30,19 @@ CLOSES = {"LPAR": "RPAR", "LSQB": "RSQB"}
 SPELLING = {"LPAR": "(", "LSQB": "[", "RPAR": ")", "RSQB": "]", "LBRACE": "{", "RBRACE": "}"}
 
 
+_LOGICAL = "; compile-time values take '{}', tensors logical_{}(…)"
+OTHER_LANGUAGES = {
+    "#": "; a comment begins with //",
+    "'": '; a text stands in "…"',
+    "?": "; a value of two is where(c, a, b), or if … { … } else { … } when compiling",
+    "!": _LOGICAL.format("not", "not"),
+    **dict.fromkeys(("&", "&&"), _LOGICAL.format("and", "and")),
+    **dict.fromkeys(("|", "||"), _LOGICAL.format("or", "or")),
+    "^": "; a power is **",
+}
+"""What other languages write, and what is said instead of it."""
+
+
 class TooDeep(Exception):
     """Brackets or blocks nested beyond the limit; the place is where."""
 
@@ -165,4 +178,4 @@ def _unreadable_message(token: Token) -> str:
         return "the comment is never closed: '*/' is missing"
     shown = str(token[:10])
     codes = "" if shown.isprintable() else f" (U+{ord(token[0]):04X})"
-    return f"'{shown}' cannot stand here{codes}"
+    return f"'{shown}' cannot stand here{codes}{OTHER_LANGUAGES.get(shown, '')}"

@@ -151,9 +151,10 @@ class Module:
         check_arguments("choose_graph", graph=graph)
         if graph is not None:
             return graph
+        if not self.graphs:
+            raise MgnError("the program has no graph")
         if len(self.graphs) != 1:
-            names = ", ".join(self.graphs) or "none"
-            raise MgnError(f"which graph? The program's graphs are: {names}")
+            raise MgnError(f"which graph? The program's graphs are: {', '.join(self.graphs)}")
         return self.graphs[0]
 
     def __repr__(self) -> str:

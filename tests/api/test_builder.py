@@ -137,6 +137,23 @@ def test_arrays_and_numbers_become_constants() -> None:
     assert results["e"].dtype == np.int32
 
 
+def test_bools_are_joined_and_turned_by_pythons_operators() -> None:
+    with mgn.graph("g") as g:
+        x = g.input("x", "f32[4]")
+        g.output(both=(x > 0) & (x < 2), one=(x > 0) | True, no=~(x > 0), other=False | (x > 1))
+        with pytest.raises(DiagnosticsError, match="operand 'a' must be bool, not f32"):
+            ops.identity(x & x)
+        with pytest.raises(DiagnosticsError, match="operand 'x' must be bool, not f32"):
+            ops.identity(~x)
+    (graph,) = graphs_of(g.module)
+    values = np.array([-1, 0, 1, 2], np.float32)
+    found = Interpreter().run(graph, {"x": values})
+    np.testing.assert_array_equal(found["both"], (values > 0) & (values < 2))
+    np.testing.assert_array_equal(found["one"], np.ones(4, np.bool_))
+    np.testing.assert_array_equal(found["no"], ~(values > 0))
+    np.testing.assert_array_equal(found["other"], values > 1)
+
+
 def test_numpys_operators_leave_values_to_the_graph_and_its_functions_refuse_them() -> None:
     array = np.array([[1, 2], [3, 4]], np.float32)
     with mgn.graph("g") as g:

@@ -70,6 +70,21 @@ def test_a_parameter_without_a_value_is_neither_read_nor_saved(tmp_path: Path) -
     np.testing.assert_array_equal(unset.params["w"], np.zeros(4, np.float32))
 
 
+def test_several_graphs_are_called_by_name_and_one_that_is_not_there_is_a_key_error() -> None:
+    text = "graph a(x: f32[2]) { return y = x }\ngraph b(x: f32[2]) { return y = x + 1 }"
+    both = mgn.compile(mgn.parse(text), graph=["a", "b"], device="cpu")
+    with pytest.raises(mgn.MgnError, match=r"called by their names, such as program\['a'\]"):
+        both(x=np.zeros(2, np.float32))
+    with pytest.raises(mgn.MgnError, match="there is no graph 'c'; there are a, b"):
+        both["c"]
+    assert both.get("c") is None and both.get("a") is both["a"]
+
+
+def test_a_program_without_graphs_says_so() -> None:
+    with pytest.raises(mgn.MgnError, match="the program has no graph"):
+        mgn.compile(mgn.parse("const A = 1"), device="cpu")
+
+
 @pytest.mark.parametrize("kind", WRONG_ARRAYS)
 def test_a_wrong_array_is_named_with_what_is_wrong(kind: str) -> None:
     value, message = WRONG_ARRAYS[kind]

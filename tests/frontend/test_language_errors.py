@@ -146,6 +146,12 @@ IN_GRAPH: list[tuple[str, int, str]] = [
     ("y = x.T.sum()", 9, "there are no methods; write sum(x, …)"),
     ("y = x.T()", 8, "'.T' is not called; it takes no '(…)'"),
     ("y x", 3, "unexpected 'x'"),
+    ("y = x[0, 0] # z", 13, "'#' cannot stand here; a comment begins with //"),
+    ("y = x && x", 7, "'&&' cannot stand here; compile-time values take 'and', tensors logical_and(…)"),  # noqa: E501
+    ("y = !x", 5, "'!' cannot stand here; compile-time values take 'not', tensors logical_not(…)"),
+    ("y = x ^ x", 7, "'^' cannot stand here; a power is **"),
+    ("y = uniform([-1])", 5, "uniform: a shape cannot be negative: [-1]"),
+    ("y = broadcast_to(x, [-1, 2, 3])", 5, "broadcast_to: a shape cannot be negative: [-1, 2, 3]"),
     ("a, = x", 1, "'a, =' takes a list apart, not a tensor f32[2, 3]"),
     ("a, = split(x, [1, 1])", 1, "2 values for 1 name"),
     ("y = -grad(sum(x), [x])", 5, "'-' does not take a list of 1 value"),
