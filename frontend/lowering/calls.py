@@ -81,7 +81,7 @@ class Calls(Expressions):
             kind = definition.kind if definition is not None else "value"
             return self.error(node.place, f"'{name}' is a {kind}, which cannot be called")
         functions = [n for n, d in self.frame.unit.names.items() if d.kind == "fn"]
-        hint = self.hint(name, [*functions, *OPERATIONS, *DERIVATIVES])
+        hint = self.call_hint(name, [*functions, *OPERATIONS, *DERIVATIVES])
         return self.error(node.place, f"unknown operation '{name}'{hint}")
 
     # ---- operations

@@ -149,6 +149,10 @@ class Context:
         few = len(self.diagnostics) < SHOWN and len(known) < MOST_COMPARED
         return suggestion(name, known) if few else ""
 
+    def call_hint(self, name: str, known: Sequence[str]) -> str:
+        """What may have been meant by the call of something that is no operation."""
+        return f"; write cast(x, {name})" if name in ELEMENT_TYPES else self.hint(name, known)
+
     # ---- names
 
     def lookup(self, name: str, place: Place) -> Any:

@@ -68,7 +68,8 @@ def _check(
         if item.name in known or item.name in bound or (unit.source.name, *item.place) in told:
             continue
         near = sorted(known | bound if kind == "name" else known)
-        hint = lowering.hint(item.name, near)
+        hint_of = lowering.hint if kind == "name" else lowering.call_hint
+        hint = hint_of(item.name, near)
         lowering.error(item.place, f"unknown {kind} '{item.name}'{hint}")
 
 

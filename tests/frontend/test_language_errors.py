@@ -152,6 +152,8 @@ IN_GRAPH: list[tuple[str, int, str]] = [
     ("y = x ^ x", 7, "'^' cannot stand here; a power is **"),
     ("y = uniform([-1])", 5, "uniform: a shape cannot be negative: [-1]"),
     ("y = broadcast_to(x, [-1, 2, 3])", 5, "broadcast_to: a shape cannot be negative: [-1, 2, 3]"),
+    ("y = f16(x)", 5, "unknown operation 'f16'; write cast(x, f16)"),
+    ("if false { y = i32(x) }", 16, "unknown operation 'i32'; write cast(x, i32)"),
     ("a, = x", 1, "'a, =' takes a list apart, not a tensor f32[2, 3]"),
     ("a, = split(x, [1, 1])", 1, "2 values for 1 name"),
     ("y = -grad(sum(x), [x])", 5, "'-' does not take a list of 1 value"),
