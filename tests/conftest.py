@@ -55,10 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips what is for a GPU where there is none; forgets what other tests chose."""
-    sharing = sys.modules.get("mgn.passes.saturate.sharing.known_sizes")
-    if sharing is not None:
-        sharing.forget_sizes()
+    """Skips what is for a GPU where there is none."""
     wanted = os.environ.get(DEVICE_VARIABLE) == "gpu"
     if wanted and item.get_closest_marker("gpu") is not None and not gpu_names():
         pytest.skip("there is no OpenCL GPU on this machine")

@@ -54,9 +54,6 @@ from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.rules.patterns import Number, Pattern, calls_of
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.rules.table import CLASS_SETS, DEFAULT_CLASSES, rules_of
-from mgn.passes.saturate.sharing.known_sizes import NamedCandidates, known_sizes
-from mgn.passes.saturate.sharing.reuse import WORTHWHILE, shared_choice
-from mgn.passes.saturate.sharing.structure import sizes_of, structure_key
 
 
 @dataclass(frozen=True)
@@ -238,7 +235,7 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
                     found.add(template, classes)
         charge_commits(view, found, device)
     with _timed(seconds, "extract"):
-        searched = Searched(found, _extracted(task, way, view, found, report, extract_budget))
+        searched = Searched(found, extract(found, extract_budget))
         if limits.whole:
             searched = search_whole(view, searched, device, limits, extract_budget)
         found, extraction = searched.found, searched.extraction
@@ -252,30 +249,6 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
         way.trace.saturated, way.trace.view = way.saturated, view
         way.trace.found, way.trace.selection = found, selection
     return choice_of(task.graph, view, found, selection, report)
-
-
-def _extracted(
-    task: _Task,
-    way: _Way,
-    view: View,
-    found: CandidateSet,
-    report: SaturateReport,
-    budget: float,
-) -> Extraction:
-    """The choice among candidates, by way of other sizes of the graph where these say enough."""
-    is_shared = task.options.memoise and way.trace is None and not way.saturated.limits
-    if not is_shared or len(found.candidates) < WORTHWHILE:
-        return extract(found, budget)
-    known = known_sizes(structure_key(task.graph, task.device, task.options, way.rules))
-    named = NamedCandidates(view, found, known.names)
-    shared = shared_choice(named, known, list(view.classes), budget)
-    if shared is not None:
-        report.shared = shared.sizes
-        return shared.extraction
-    extraction = extract(found, budget)
-    if not extraction.timed_out:
-        known.note(sizes_of(task.graph), named, extraction)
-    return extraction
 
 
 def _saturated(

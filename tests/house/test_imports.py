@@ -84,7 +84,6 @@ ORDERED: dict[str, tuple[str, ...]] = {
         "prices",
         "candidates",
         "extraction",
-        "sharing",
         "explain",
         "layouts",
     ),

@@ -82,8 +82,7 @@ class SaturateReport:
     has those that could have written what a chosen kernel writes, with their prices.
     `passed_over` counts by reason the distinct candidates that were met and not kept.
     `assumes_moderate` says that rules acted which take parameters to be moderate. `layouts` has the
-    cost of each layout of images, where there was a choice. `shared` has the sizes of the graph
-    whose choice the search was kept short by.
+    cost of each layout of images, where there was a choice.
     """
 
     graph: str = ""
@@ -110,7 +109,6 @@ class SaturateReport:
     gap: float = 0.0
     timed_out: bool = False
     remembered: bool = False
-    shared: str = ""
     components: int = 0
     distinct_components: int = 0
     seconds: dict[str, float] = field(default_factory=dict[str, float])
@@ -201,8 +199,6 @@ class SaturateReport:
             lines.append("  taken for granted    no element of a parameter is above 2^20 in size")
         if self.remembered:
             lines.append("  choice               remembered from an equal graph")
-        if self.shared:
-            lines.append(f"  choice               shared with the graph for {self.shared}")
         return "\n".join(lines)
 
 

@@ -1,1 +1,0 @@
-"""Choices of kernels shared by graphs that differ in sizes alone."""
