@@ -35,12 +35,8 @@ from mgn.passes.saturate.candidates.rounding_order import keeps_bits
 from mgn.passes.saturate.egraph.view import Signature, ValueClass, View
 from mgn.passes.saturate.prices.forms import BodyNode, Way
 from mgn.passes.saturate.prices.matrix_price import shows_rounding
-from mgn.passes.saturate.prices.prices import (
-    SCHEDULED,
-    operation_weight,
-    price_per_run,
-    widens_half,
-)
+from mgn.passes.saturate.prices.operation_figures import operation_weight, widens_half
+from mgn.passes.saturate.prices.prices import SCHEDULED, price_per_run
 
 VIEWS = frozenset({"reshape", "broadcast_to", "slice"})
 """Movement that any kernel reads through at no cost."""

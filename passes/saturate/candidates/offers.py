@@ -175,9 +175,11 @@ class _Offers:
                 and traits[name].prepared is prepared
                 and form.writable(name, signatures[signature], root)
             ]
-            for chosen in self._subsets(extras[-self.limits.extras :]):
-                results = (0, *chosen)
-                price = price_per_run(self.priced.price(body, form, results, types), prepared)
+            extras = extras[-self.limits.extras :]
+            sets = list(self._subsets(extras))
+            prices = self.priced.prices_with(body, form, extras, sets, types)
+            for chosen, alone in zip(sets, prices, strict=True):
+                results, price = (0, *chosen), price_per_run(alone, prepared)
                 facts = self.priced.facts(body, form, results, types)
                 yield Template(body, form, results, leaves, inputs, price, facts)
 

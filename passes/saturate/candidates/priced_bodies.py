@@ -16,7 +16,8 @@ from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import Body, Facts, Form, classify
 from mgn.passes.saturate.prices.kernel_facts import kernel_facts
-from mgn.passes.saturate.prices.prices import price_kernel
+from mgn.passes.saturate.prices.plain_work import plain_work
+from mgn.passes.saturate.prices.prices import is_plain, kernel_seconds, price_kernel, work_of
 
 _Written = tuple[Body, tuple[int, ...], tuple[int, ...]]
 
@@ -64,3 +65,29 @@ class PricedBodies:
                 body, form, results, types, self.signatures, self.device, facts
             )
         return price
+
+    def prices_with(
+        self,
+        body: Body,
+        form: Form,
+        extras: Sequence[int],
+        sets: Sequence[tuple[int, ...]],
+        types: Mapping[int, TensorType],
+    ) -> list[float]:
+        """Seconds for kernels of one body that write its last value and a set of `extras` each: a
+        plain body is gone over once where it evaluates these as often anyway.
+        """
+        root = body[-1][0]
+        known = {name: self.signatures[number] for name, number, _ in body if name in extras}
+        plain = None
+        if sets and is_plain(form, ()):
+            plain = plain_work(body, form, (root,), types, self.signatures, self.device)
+        if plain is None or not all(
+            plain.evaluates(name, item, form) for name, item in known.items()
+        ):
+            return [self.price(body, form, (root, *chosen), types) for chosen in sets]
+        works = [
+            work_of(plain, body, form, (root, *chosen), types, self.signatures, self.device)
+            for chosen in sets
+        ]
+        return [kernel_seconds(work, self.device) for work in works]

@@ -24,7 +24,7 @@ from mgn.passes.saturate.extraction.elimination import Elimination, good_choice
 from mgn.passes.saturate.extraction.pruning import parts_of
 from mgn.passes.saturate.extraction.relaxation import Program, Relaxation, among
 
-WIDTH, WIDER = 6, 2
+WIDTH, WIDER = 8, 2
 """Classes that one is tied to which is eliminated: at first, and how many more each time again."""
 WORK, HARDER = 20_000, 2
 """States met to eliminate one: at first, and how many times as many each time again."""
@@ -34,6 +34,8 @@ ROUNDS, MOST = 4, 12
 """How often more classes are eliminated: in any case, and where that leaves fewer candidates."""
 FEWER = 0.99
 """The share of the candidates left up to which there are fewer."""
+FEW = 0.6
+"""The share up to which no more rows are rounded: of few candidates more classes are eliminated."""
 PIECE = 0.25
 """The share of the candidates that a part may be where a problem falls apart."""
 NEAREST = (1, 3, 4)
@@ -138,14 +140,16 @@ class ExactSolver:
         if relaxation is None:
             self.has_time()
             return Solution(_found_soon(problem), _least_price(problem))
-        known, cost = NONE, inf
+        known, cost, left, share = NONE, inf, Part(problem, ()), 1.0
         idle = 0 if len(problem.prices) >= LARGE else IDLE
         while not relaxation.is_whole:
             known = _nearest(relaxation, known, NEAREST[:1] if idle < IDLE else NEAREST)
             cost = inf if known.chosen is None else cost_of(problem, known.chosen)
             if cost <= relaxation.bound * (1.0 + PROVED) or not self.has_time():
                 return Solution(known.chosen, relaxation.bound)
-            if idle == IDLE:
+            left = relaxation.below(cost)
+            share = len(left.problem.prices) / len(problem.prices)
+            if idle == IDLE or share <= FEW:
                 break
             closer = program.tightened(relaxation, self.deadline)
             if closer is None:
@@ -156,9 +160,9 @@ class ExactSolver:
                 relaxation = closer
         if relaxation.is_whole:
             return Solution(relaxation.taken(0.5), relaxation.bound)
-        left = relaxation.below(cost)
-        share = len(left.problem.prices) / len(problem.prices)
-        if effort < ROUNDS or (share <= FEWER and effort < MOST):
+        if share <= FEW and idle < IDLE:
+            cheaper = self.solve(left.problem, effort)
+        elif effort < ROUNDS or (share <= FEWER and effort < MOST):
             cheaper = self.solve(left.problem, effort + 1)
         else:
             key, number = relaxation.most_halved()

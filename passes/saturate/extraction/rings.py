@@ -4,9 +4,10 @@ In: a `LocalProblem`, an `ExactSolver`. Out: the chosen candidates, and a bound 
 choice.
 
 The cheapest closed choice may have a ring of kernels that wait for each other. In a choice without
-rings each class has a first writer, and around a ring not all classes can be from the kernels that
-the ring has them from. So there is one problem for each class of the ring, in which that kernel
-does not write it; of all problems so far the one of the least cost is next.
+rings each class has a first writer, and around a ring some class is written before the one that the
+ring writes it from: by a kernel that does not read that one. So there is one problem for each class
+of the ring, in which no kernel that reads the next class writes it; of all problems so far the one
+of the least cost is next.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -60,7 +61,16 @@ def cheapest_choice(problem: LocalProblem, solver: ExactSolver) -> Solution:
         is_best = best.chosen is not None and cost_of(problem, best.chosen) <= sure
         if not rings or is_best or cost_of(problem, closed) > sure or not solver.has_time():
             return best
-        pending = [arcs | {arc} for arc in rings[0]]
+        pending = [arcs | some for some in _arcs_of(problem, rings[0])]
+
+
+def _arcs_of(problem: LocalProblem, ring: Sequence[Arc]) -> list[frozenset[Arc]]:
+    """For each class of a ring the arcs to kernels that write it, and read the next one."""
+    writers, found = problem.writers(), list[frozenset[Arc]]()
+    for (key, _), (read, _) in zip(ring, (*ring[1:], ring[0]), strict=True):
+        after = [number for number in writers[key] if read in problem.inputs[number]]
+        found.append(frozenset((key, number) for number in after))
+    return found
 
 
 def _better(
@@ -89,8 +99,9 @@ def without(
 def _repaired(
     problem: LocalProblem, chosen: Iterable[int], tree: Mapping[int, int], solver: ExactSolver
 ) -> tuple[int, ...]:
-    """A choice without rings near one with some. From each ring the arc goes without which the
-    choice is the cheapest: of the candidates chosen, and of all that write a class of a ring.
+    """A choice without rings near one with some. From each ring the arcs of a class go without
+    which the choice is the cheapest: of the candidates chosen, and of all that write a class of a
+    ring.
 
     The tree has for each class the candidate that writes it at least price with all that it needs;
     its arcs make no ring, and stay.
@@ -106,16 +117,15 @@ def _repaired(
             place_of = {n: place for place, piece in pieces.items() for n in piece.candidates}
             rings = []
         for ring in rings:
-            tried: list[tuple[float, Arc, Part]] = []
-            for arc in ring:
-                if tree.get(arc[0]) != arc[1]:
-                    place = place_of[arc[1]]
-                    left = _less(pieces[place], arc)
+            tried: list[tuple[float, int, frozenset[Arc], Part]] = []
+            for (key, number), some in zip(ring, _arcs_of(problem, ring), strict=True):
+                if (key, tree.get(key)) not in some:
+                    place = place_of[number]
+                    left = _less(pieces[place], some)
                     found = cost_of(problem, _best_of(left, solver))
-                    tried.append((found - cost_of(problem, best[place]), arc, left))
-            _, arc, left = min(tried, key=lambda item: item[0])
-            arcs.add(arc)
-            place = place_of[arc[1]]
+                    tried.append((found - cost_of(problem, best[place]), place, some, left))
+            _, place, some, left = min(tried, key=lambda item: item[0])
+            arcs |= some
             pieces[place], best[place] = left, _best_of(left, solver)
         choice = tuple([number for chosen in best.values() for number in chosen])
     return choice
@@ -160,9 +170,15 @@ def _pieces(part: Part) -> list[Part]:
     return found
 
 
-def _less(piece: Part, arc: Arc) -> Part:
-    """A piece in which an arc's candidate does not write its class."""
-    left = without(piece.problem, [(arc[0], piece.candidates.index(arc[1]))])
+def _less(piece: Part, arcs: Container[Arc]) -> Part:
+    """A piece in which the candidates of arcs do not write their classes."""
+    own = [
+        (key, place)
+        for place, number in enumerate(piece.candidates)
+        for key in piece.problem.results[place]
+        if (key, number) in arcs
+    ]
+    left = without(piece.problem, own)
     return Part(left.problem, tuple([piece.candidates[number] for number in left.candidates]))
 
 

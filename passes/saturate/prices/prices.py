@@ -28,17 +28,28 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.block_formats import BLOCK
 from mgn.dialects.fusion import KernelKind
-from mgn.dialects.fusion.forms import HALVES
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.shifts import LARGEST
 from mgn.dialects.types import element_of
 from mgn.passes.arrangements.copied_operands import SCATTERED, TILED
 from mgn.passes.arrangements.prepack_products import TO_PANELS
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.arrangements import long_rows
-from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, Place
+from mgn.passes.saturate.prices.arrangements import LongRows, long_rows
+from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, matrix_use, unit_facts
+from mgn.passes.saturate.prices.operation_figures import Figures, figures_of
+from mgn.passes.saturate.prices.plain_work import (
+    IN_ROWS,
+    PLAIN,
+    WAITING,
+    PlainWork,
+    RowWork,
+    bytes_read,
+    demands_of,
+    plain_work,
+    space_of,
+)
 from mgn.passes.saturate.prices.scheduled import schedule_of
 from mgn.passes.saturate.prices.windows import (
     APART,
@@ -47,47 +58,15 @@ from mgn.passes.saturate.prices.windows import (
     IN_PLANES,
     read_apart,
     recovered_values,
-    window_weight,
     windows_in_planes,
 )
 from mgn.passes.schedules.product.product import ProductVariant
-
-STRIDED_READ = 2.0
-CPU_STRIDED_READ, CPU_RUN = 4.0, 32.0
-"""How much more an element costs that is read alone, away from its neighbours; on a CPU where it is
-not packed with others for a product, and how many in a row are read half as badly.
-"""
-
-GATHER_READ = 1.25
-
-BISECTED = 8.0
-"""Simple operations that a turn of a bisection takes."""
 
 ARRANGING = {TILED: 1.0, SCATTERED: 5.0, TO_PANELS: 1.0}
 """How much longer a copy for a product takes than one that leaves everything in its order."""
 
 SEEN = 0.2
 """The share of moving, or of computing, that a CPU does not do during the other."""
-
-COMPARED, COMPARING = frozenset({"max_reduce", "min_reduce", "argmax", "argmin"}), 6.0
-"""Reductions that look for the largest, and the multiply-adds in whose time a CPU does so with an
-element: NaN is the largest. Measured on an AMD EPYC (AVX-512), rows of 64 to 768.
-"""
-
-MOST_LANES = 16
-"""The most lanes of a CPU's vectors, all of which one value of a row takes the time of."""
-
-ROW_END = 19.0
-"""Multiply-adds of a whole vector in whose time a CPU goes from one walk along a row to the next:
-lanes are combined, and all that follows waits. Measured on an AMD EPYC (AVX-512), rows of 64 to
-512.
-"""
-
-FUNCTION, WAITING = 12.0, 0.8
-"""From which cost on an operation is a function that a CPU's core is busy with for long, and how
-much dearer it is for each one that waits for it, up to what it takes in a chain: the core sees less
-far into the next elements. Measured there, chains of up to 10 of exp, log, tanh, sigmoid and gelu.
-"""
 
 GPU_SEEN = 0.7
 """The share of moving that a GPU does not do while it multiplies: of reading, but of writing where
@@ -116,9 +95,6 @@ NORMED_COLUMNS = 64
 side, find the rows in a cache.
 """
 
-IN_ROWS = (Place.KEPT, Place.DROPPED)
-"""Where values have one element a row."""
-
 NORMED, REREAD = 1.6, 0.55
 """How much longer norms take on their way to a matrix unit, and what it takes to read their rows
 once more for another tile, in the time of moving them: measured on an NVIDIA H200, products of 128
@@ -133,19 +109,6 @@ what it reads, for its work-items, and once more for those that read the totals.
 GROUP_ROWS, GROUP_SHARE = 32, 2.4
 """Rows of a group of a small product, and how fast it reads them from the cache: in shares of the
 bandwidth that a compute unit has. Measured there, on 128 rows of 576.
-"""
-
-WIDENED_ALONE = 4.0
-"""The same for a number of two bytes that is read by itself on a CPU, for all lanes of a vector."""
-
-WIDENED_BYTE = 2.0
-"""Simple operations that it takes to make an integer of a byte a float: it is widened, then
-converted.
-"""
-
-INDEX = 1e-3
-"""What an index counts that movement computes for an element, in simple operations: less than any
-price is sure to, so that it decides where nothing else does.
 """
 
 PREPARED_RUNS = 100
@@ -163,101 +126,13 @@ class Work:
     beside: float = 0.0
 
 
-@dataclass(frozen=True)
-class _Figures:
-    """What an operation takes of a device in any kernel.
-
-    `element` is seconds for an element, `function` whether the next ones wait for it; `steps` is
-    seconds for all of a reduction. `demands` is how often each operand is asked for an element,
-    where the kernel does not matter; `alike` says whether all are asked as often as the operation
-    itself. `operands` has elements and bytes of an element of each; `strided` is `_strided_read`
-    without and with a heavy operation in the kernel.
-    """
-
-    device: Device
-    element: float
-    function: bool
-    steps: float | None
-    demands: Sequence[float] | None
-    alike: bool
-    scatters: bool
-    operands: Sequence[tuple[int, int]]
-    strided: tuple[float, float]
-
-
-def _figures_of(signature: Signature, device: Device) -> _Figures:
-    """The figures of an operation, worked out once for a device; they hold it, so that its id, by
-    which they are found, is no other's.
-    """
-    known: _Figures | None = signature.figures.get(id(device))
-    if known is None:
-        known = signature.figures[id(device)] = _new_figures(signature, device)
-    return known
-
-
-def _new_figures(signature: Signature, device: Device) -> _Figures:
-    steps, demands, kind = None, None, signature.kind
-    if kind is Kind.REDUCTION:
-        weight = COMPARING if device.is_cpu and signature.name in COMPARED else 1.0
-        steps = 2.0 * weight * signature.operand_sizes[0] / device.rate(signature.element)
-        demands = [float(signature.operand_sizes[0])]
-    alike = min(signature.operand_sizes, default=2) > 1 and signature.name not in ("concat", "pad")
-    element_bytes = [element_of(type).bytes for type in signature.operand_types]
-    return _Figures(
-        device,
-        _element_seconds(signature, device),
-        device.is_cpu and operation_weight(signature, device) >= FUNCTION,
-        steps,
-        demands,
-        alike,
-        kind is Kind.INDEXING,
-        list(zip(signature.operand_sizes, element_bytes, strict=True)),
-        (_strided_read(signature, device, False), _strided_read(signature, device, True)),
-    )
-
-
-def operation_weight(signature: Signature, device: Device) -> float:
-    """Simple operations that one element takes."""
-    if signature.name in ("windows", "slice"):
-        return window_weight(signature, device)
-    if signature.kind in (Kind.MOVEMENT, Kind.CONSTANT):
-        return INDEX if signature.kind is Kind.MOVEMENT else 0.0
-    if widens_half(signature):
-        return WIDENED_ALONE if device.is_cpu and signature.shape[-1:] == (1,) else 1.0
-    if widens_byte(signature):
-        return WIDENED_BYTE
-    if signature.name == "run_bounds":
-        return BISECTED * math.log2(2 + signature.operand_shapes[0][signature.values["axis"]])
-    by_tanh = signature.name in BY_TANH and signature.values["approx"] == "tanh"
-    cost = (BY_TANH if by_tanh else ELEMENT_COST).get(signature.name)
-    if cost is None:
-        return 1.0
-    if not device.is_cpu:
-        return cost.gpu
-    return min(cost.cpu, 1.0 + (cost.cpu - 1.0) * device.function_share)
-
-
-def widens_half(signature: Signature) -> bool:
-    """Whether an operation makes numbers of two bytes those of four."""
-    if signature.name != "cast" or element_of(signature.type).name != "f32":
-        return False
-    return element_of(signature.operand_types[0]).name in HALVES
-
-
 def least_seconds(signature: Signature, device: Device) -> float:
     """Seconds of computing that all elements of an elementwise operation take of any kernel without
     a heavy operation; nothing for other operations.
     """
     if signature.kind is not Kind.ELEMENTWISE or signature.name in ROUNDINGS:
         return 0.0
-    return signature.size * _figures_of(signature, device).element
-
-
-def widens_byte(signature: Signature) -> bool:
-    """Whether an operation makes integers of a byte floats."""
-    if signature.name != "cast" or element_of(signature.type).name != "f32":
-        return False
-    return element_of(signature.operand_types[0]).name in ("i8", "u8")
+    return signature.size * figures_of(signature, device).element
 
 
 def kernel_seconds(work: Work, device: Device) -> float:
@@ -310,8 +185,12 @@ def measure_kernel(
     facts: Facts = (),
 ) -> Work:
     """Bytes and seconds of computing for a kernel that writes `results`."""
+    if is_plain(form, facts):
+        plain = plain_work(body, form, results, leaf_types, signatures, device)
+        if plain is not None:
+            return work_of(plain, body, form, results, leaf_types, signatures, device)
     known, own = {name: signatures[number] for name, number, _ in body}, id(device)
-    times = {name: float(_space(known[name], form.places[name], form)) for name in results}
+    times = {name: float(space_of(known[name], form.places[name], form)) for name in results}
     leaves: dict[int, tuple[int, int]] = {}
     strided: dict[int, float] = {}
     scattered: set[int] = set()
@@ -341,16 +220,14 @@ def measure_kernel(
     few = schedule is not None and schedule.variant == ProductVariant.FEW_ROWS
     recovered = recovered_values(body, form, facts)
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
-    along = device.is_cpu and reduces and len(form.shape) - 1 in form.axes
-    lanes = float(min(device.lanes(4), MOST_LANES)) if along else 1.0
-    ends = 2.0 * ROW_END * lanes * form.rows / device.rate("f32") if along else 0.0
+    walk = RowWork.of(form, device)
     written_so = frozenset(results) if device.is_cpu else frozenset[int]()
     waiting: dict[int, int] = {}
     longest = max(1.0 / device.function_share, 1.0)
     for name, number, operands in reversed(body):
         signature = signatures[number]
         evaluations = times.get(name, 0.0)
-        figures: _Figures = signature.figures.get(own) or _figures_of(signature, device)
+        figures: Figures = signature.figures.get(own) or figures_of(signature, device)
         if name == heavy and schedule is not None:
             if form.reduced and use is not None and use.computed:
                 beside += NORMED * again * _first_seconds(signature, device)
@@ -369,9 +246,9 @@ def measure_kernel(
                 own_seconds = max(
                     own_seconds, evaluations * AS_THEY_STAND * 2.0 / device.rate("f32")
                 )
-            if along and places[name] in IN_ROWS and name != copied:
-                own_seconds *= lanes
-            seconds += own_seconds if steps is None else steps + ends
+            if walk.along and places[name] in IN_ROWS and name != copied:
+                own_seconds *= walk.lanes
+            seconds += own_seconds if steps is None else steps + walk.ends
             if steps is None and (figures.function or name in waiting):
                 behind = waiting.get(name, 0) + figures.function
                 for operand in operands:
@@ -397,7 +274,7 @@ def measure_kernel(
             factor = factor if device.is_cpu else 1.0
         if demands is None:
             alike = (evaluations,) * len(operands) if figures.alike else None
-            demands = alike or _demands(signature, evaluations, form)
+            demands = alike or demands_of(signature, evaluations, form)
         for operand, demand, size in zip(operands, demands, figures.operands, strict=True):
             if few and name != heavy and 1 < size[0] * BLOCK <= signature.size:
                 demand *= size[0] / signature.size
@@ -412,16 +289,12 @@ def measure_kernel(
     written = float(sum([known[name].result_bytes for name in results]))
     if form.kind is KernelKind.UPDATE and heavy is not None:
         written = _part_bytes(known[heavy])
-    read = 0.0
-    for leaf, (count, element_bytes) in leaves.items():
-        factor = max(strided.get(leaf, 1.0), GATHER_READ if leaf in scattered else 1.0)
-        read += min(times[leaf], count) * element_bytes * (factor if count > 1 else 1.0)
+    read = bytes_read(leaves, times, strided, scattered)
     if reduces:
         full = any(known[name].shape == form.shape for name in results)
         long = long_rows(body, form, leaf_types, signatures, device, full)
         if long is not None:
-            moved = read * long.passes + written
-            return Work(moved * long.idle, seconds * long.idle)
+            return _of_long_rows(read, written, seconds, long)
     if form.kind is KernelKind.CONTRACTION and heavy is not None and not device.is_cpu:
         batches = math.prod(known[heavy].shape[:-2])
         if math.prod(passes) * batches >= device.compute_units:
@@ -430,10 +303,34 @@ def measure_kernel(
     return Work((read + written) * (arranging or 1.0), seconds, beside)
 
 
-def _space(signature: Signature, place: Place, form: Form) -> int:
-    if form.kind is KernelKind.REDUCTION and place in IN_ROWS:
-        return form.rows
-    return signature.size
+def is_plain(form: Form, facts: Facts) -> bool:
+    """Whether a kernel has no heavy operation, and nothing of it lies as for one."""
+    return form.kind in PLAIN and all(name == LARGEST for name, _ in facts)
+
+
+def work_of(
+    plain: PlainWork,
+    body: Sequence[BodyNode],
+    form: Form,
+    results: Sequence[int],
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+    device: Device,
+) -> Work:
+    """Bytes and seconds of computing of a plain kernel that writes `results`."""
+    known = {name: signatures[number] for name, number, _ in body if name in results}
+    written = float(sum([known[name].result_bytes for name in results]))
+    if form.kind is KernelKind.REDUCTION:
+        full = any(item.shape == form.shape for item in known.values())
+        long = long_rows(body, form, leaf_types, signatures, device, full)
+        if long is not None:
+            return _of_long_rows(plain.read, written, plain.seconds, long)
+    return Work(plain.read + written, plain.seconds)
+
+
+def _of_long_rows(read: float, written: float, seconds: float, long: LongRows) -> Work:
+    """The work of a reduction of few long rows."""
+    return Work((read * long.passes + written) * long.idle, seconds * long.idle)
 
 
 def _part_bytes(update: Signature) -> float:
@@ -454,36 +351,3 @@ def _alone(signature: Signature, device: Device) -> float:
     rows, element_bytes = GROUP_ROWS, element_of(signature.operand_types[0]).bytes
     share = GROUP_SHARE * device.bandwidth / device.compute_units
     return rows * signature.operand_shapes[0][-1] * element_bytes / share
-
-
-def _element_seconds(signature: Signature, device: Device) -> float:
-    """Seconds for one element: half precision is computed wide, and rounded once."""
-    weight, rate = operation_weight(signature, device), device.rate(signature.element)
-    wide = device.rate("f32") if signature.element in HALVES else rate
-    return 2.0 * (min(weight, 1.0) / rate + max(weight - 1.0, 0.0) / wide)
-
-
-def _demands(signature: Signature, evaluations: float, form: Form) -> Sequence[float]:
-    """How many times each operand is asked for an element, where that depends on the kernel."""
-    sizes = signature.operand_sizes
-    if signature.name in ("concat", "pad"):
-        return [min(evaluations, float(size)) for size in sizes]
-    if form.kind is KernelKind.REDUCTION and signature.kind is Kind.ELEMENTWISE:
-        return [evaluations if size > 1 else 1.0 for size in sizes]
-    return [evaluations if size > 1 else min(evaluations, 1.0) for size in sizes]
-
-
-def _strided_read(signature: Signature, device: Device, heavy: bool) -> float:
-    """How much longer it takes to read what a transpose turns than what lies side by side."""
-    if signature.name != "transpose":
-        return 1.0
-    perm, shape = signature.values["perm"], signature.shape
-    run, axis = 1, len(perm) - 1
-    while axis >= 0 and perm[axis] == axis:
-        run *= shape[axis]
-        axis -= 1
-    if axis < 0 or signature.size == run:
-        return 1.0
-    if device.is_cpu and not heavy:
-        return 1.0 + (CPU_STRIDED_READ - 1.0) / (1.0 + run / CPU_RUN)
-    return STRIDED_READ if run == 1 and shape[-1] > 1 else 1.0
