@@ -1,9 +1,11 @@
-"""`python -m benchmarks.egraph [--irregular] [--only WORD]`: how the e-graph scales, as a table.
+"""`python -m benchmarks.egraph [--irregular [--seeds N …]] [--only WORD] [--cpu-time]`: how the
+e-graph scales, as a table.
 
 Each graph runs in a process of its own, first cold and then once more, as a program compiled again.
 A row without memory decides equal layers each for itself, and the graph once more from the start.
 Irregular graphs are training steps whose layers differ, drawn at random by kind and seed.
-Times are in seconds, memory is the peak of the process, the graph itself included.
+Times are in seconds, of the stages in those of the processor; memory is the peak of the process,
+the graph itself included.
 """
 
 import argparse
@@ -11,6 +13,7 @@ import multiprocessing
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.graphs.egraph_graphs import inference_graph, training_graph
@@ -56,12 +59,16 @@ class Irregular:
         return f"{self.kind} {self.operations:,}, seed {self.seed}"
 
 
-IRREGULAR = tuple(
-    Irregular(kind, seed, operations)
-    for operations in (2_000, 10_000)
-    for kind in KINDS
-    for seed in (1, 2)
-)
+def irregular(seeds: Sequence[int]) -> list[Irregular]:
+    """The irregular graphs of some seeds."""
+    return [
+        Irregular(kind, seed, operations)
+        for operations in (2_000, 10_000)
+        for kind in KINDS
+        for seed in seeds
+    ]
+
+
 STAGES = ("compare", "encode", "saturate", "view", "candidates", "extract", "check", "rebuild")
 
 
@@ -72,17 +79,18 @@ def graph_of(size: Size | Irregular) -> GraphOp:
     return (training_graph if size.training else inference_graph)(size.layers)
 
 
-def measure(size: Size | Irregular, device: str) -> dict[str, str]:
+def measure(size: Size | Irregular, device: str, cpu_time: bool) -> dict[str, str]:
     """One row of the table."""
+    clock = time.process_time if cpu_time else time.perf_counter
     graph = graph_of(size)
     copy = graph.clone()
     options = SaturateOptions(memoise=size.memoise)
-    start = time.perf_counter()
+    start = clock()
     report = saturate_graph(graph, DEVICES[device], options)
-    cold = time.perf_counter() - start
-    start = time.perf_counter()
+    cold = clock() - start
+    start = clock()
     saturate_graph(copy, DEVICES[device], options)
-    again = time.perf_counter() - start
+    again = clock() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
         "graph": size.name,
@@ -106,9 +114,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.egraph", description=__doc__)
     parser.add_argument("--only", default="", help="graphs whose name has this word")
     parser.add_argument("--irregular", action="store_true", help="graphs whose layers differ")
+    parser.add_argument("--seeds", nargs="+", type=int, default=(1, 2), help="of irregular graphs")
+    parser.add_argument("--cpu-time", action="store_true", help="count seconds of the processor")
     parser.add_argument("--device", default="cpu", choices=DEVICES, help="whose prices are taken")
     options = parser.parse_args()
-    every = IRREGULAR if options.irregular else SIZES
+    every = irregular(options.seeds) if options.irregular else SIZES
     sizes = [size for size in every if options.only in size.name]
     if not sizes:
         print(f"no graph has '{options.only}' in its name", file=sys.stderr)
@@ -117,7 +127,7 @@ def main() -> int:
     table = Table(max(len(size.name) for size in sizes))
     for size in sizes:
         with context.Pool(1) as pool:
-            table.print(pool.apply(measure, (size, options.device)))
+            table.print(pool.apply(measure, (size, options.device, options.cpu_time)))
     return 0
 
 

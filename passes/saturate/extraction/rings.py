@@ -27,7 +27,7 @@ from mgn.passes.saturate.extraction.exact import (
 from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
 from mgn.passes.saturate.extraction.relaxation import among
 
-LARGE, NEAR = 5000, 1e-3
+LARGE, NEAR = 10_000, 1e-3
 """Candidates from which on a choice without rings within that relative gap has to do."""
 
 Arc = tuple[int, int]

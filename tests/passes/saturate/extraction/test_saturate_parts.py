@@ -12,14 +12,14 @@ import pytest
 
 from mgn.dialects.fusion import KernelKind
 from mgn.passes.saturate.candidates.candidates import CandidateSet, Template
-from mgn.passes.saturate.extraction import branching, exact, relaxation
+from mgn.passes.saturate.extraction import branching, exact, relaxation, rings
 from mgn.passes.saturate.extraction.components import (
     LocalProblem,
     components_of,
     tangled_classes,
 )
 from mgn.passes.saturate.extraction.elimination import Elimination, full_prices, good_choice
-from mgn.passes.saturate.extraction.exact import ExactSolver, cost_of
+from mgn.passes.saturate.extraction.exact import ExactSolver, Solution, cost_of
 from mgn.passes.saturate.extraction.extract import extract
 from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
 from mgn.passes.saturate.extraction.pruning import parts_of
@@ -383,6 +383,39 @@ def test_a_ring_is_broken_though_there_is_no_time_to_look_for_the_best_way() -> 
     solution = cheapest_choice(problem, ExactSolver(0.0))
     assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
     assert solution.bound <= least_cost(problem, acyclic=True)
+
+
+def ring_in_many_ways(ways: int) -> LocalProblem:
+    """Classes 0 and 1, of which so many kernels each write one from the other, and besides one of
+    further classes; or at 10 from nothing.
+    """
+    extras = range(2, 2 + ways)
+    results = [(key, extra) for key in (0, 1) for extra in extras]
+    inputs = [(1 - key,) for key in (0, 1) for _ in extras]
+    results += [(0,), (1,), *[(extra,) for extra in extras]]
+    inputs += [()] * (ways + 2)
+    prices = (*[1.0] * (2 * ways), 10.0, 10.0, *[0.5] * ways)
+    return LocalProblem((0, 1, *extras), tuple(results), tuple(inputs), prices)
+
+
+def test_a_ring_that_many_kernels_make_is_broken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved = list[LocalProblem]()
+
+    class Counting(ExactSolver):
+        def solve(self, problem: LocalProblem, effort: int = 0) -> Solution:
+            solved.append(problem)
+            return super().solve(problem, effort)
+
+    monkeypatch.setattr(rings, "_repaired", lambda problem, *_: tuple(range(len(problem.prices))))
+    few, many = ring_in_many_ways(2), ring_in_many_ways(7)
+    assert least_cost(few, acyclic=True) == 11.5 > least_cost(few)
+    for problem in (few, many):
+        solved.clear()
+        solution = cheapest_choice(problem, Counting(later()))
+        assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
+        assert solution.bound == pytest.approx(cost_of(problem, solution.chosen))
+        own = [item for item in solved if len(item.demands) == len(problem.demands)]
+        assert len(own) == 3
 
 
 def random_rings() -> LocalProblem:

@@ -1,0 +1,88 @@
+"""Kernels without a heavy operation, gone over by a loop of their own: the prices are the same."""
+
+import random
+from collections.abc import Iterator
+from itertools import combinations
+
+import pytest
+
+from benchmarks.graphs.irregular_graphs import irregular_graph
+from mgn.dialects.kernel.device import DEVICES, Device
+from mgn.dialects.mgn.structure import GraphOp
+from mgn.passes.saturate.candidates.cones import Cone, Traits
+from mgn.passes.saturate.candidates.cuts import CutBuilder
+from mgn.passes.saturate.candidates.limits import CutLimits
+from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
+from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.prices import prices
+from mgn.passes.saturate.prices.plain_work import PLAIN, plain_work
+from mgn.passes.saturate.prices.prices import measure_kernel
+from mgn.passes.saturate.saturate import saturated_view
+from tests.passes.saturate.saturate_programs import random_graph
+
+GRAPHS = {
+    **{f"random {seed}": lambda seed=seed: random_graph(seed, 20) for seed in range(4)},
+    "mixed": lambda: irregular_graph("mixed", 31, 300),
+    "unet": lambda: irregular_graph("unet", 32, 300),
+}
+"""Small graphs that have rows, broadcasts, functions in chains, movement and long bodies."""
+
+
+def plain_cones(graph: GraphOp, device: Device) -> tuple[View, list[tuple[Cone, list[Traits]]]]:
+    """The distinct ways to compute values of a graph in kernels without a heavy operation."""
+    view = saturated_view(graph)
+    placed = CutBuilder(view, device, CutLimits()).build().values()
+    distinct = {item.cuts.number: item.cuts for item in placed}.values()
+    pairs = [(cone, cuts.traits) for cuts in distinct for cone in cuts.cones]
+    return view, [pair for pair in pairs if pair[0].form.kind in PLAIN]
+
+
+def sets_of_results(cone: Cone, view: View, rng: random.Random) -> Iterator[tuple[int, ...]]:
+    """The root with up to three values of the body that the kernel may write too."""
+    numbers = {name: number for name, number, _ in cone.body}
+    root = view.signatures[numbers[0]]
+    others = [
+        name
+        for name, number in numbers.items()
+        if name and cone.form.writable(name, view.signatures[number], root)
+    ]
+    others = rng.sample(others, min(3, len(others)))
+    for count in range(len(others) + 1):
+        yield from ((0, *some) for some in combinations(others, count))
+
+
+@pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_what_a_plain_kernel_takes_is_what_the_loop_for_all_kernels_finds(
+    name: str, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, cones = plain_cones(GRAPHS[name](), device)
+    rng, compared = random.Random(name), 0
+    for cone, traits in cones:
+        types = {item: traits[item].type for item in cone.leaves}
+        for results in sets_of_results(cone, view, rng):
+            given = cone.body, cone.form, results, types, view.signatures, device
+            assert plain_work(*given) is not None
+            found = measure_kernel(*given)
+            with monkeypatch.context() as patch:
+                patch.setattr(prices, "is_plain", lambda *_: False)
+                assert measure_kernel(*given) == found
+            compared += 1
+    assert compared >= 20
+
+
+@pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_kernels_of_one_body_cost_together_what_each_does(name: str, device: Device) -> None:
+    view, cones = plain_cones(GRAPHS[name](), device)
+    rng, several = random.Random(name), 0
+    for cone, traits in cones:
+        types = {item: traits[item].type for item in cone.leaves}
+        sets = [results[1:] for results in sets_of_results(cone, view, rng)]
+        extras = sorted({item for some in sets for item in some})
+        priced = PricedBodies(view.signatures, device)
+        together = priced.prices_with(cone.body, cone.form, extras, sets, types)
+        alone = PricedBodies(view.signatures, device)
+        assert together == [alone.price(cone.body, cone.form, (0, *s), types) for s in sets]
+        several += len(sets) > 1
+    assert several >= 3
