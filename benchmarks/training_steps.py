@@ -11,7 +11,6 @@ step goes: kernels by name, the longest first.
 
 import argparse
 import importlib.util
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from math import inf
 
 import torch
 
+from benchmarks.one_core import on_one_core
 from benchmarks.training.cases import STEPS, Case
 from benchmarks.training.side_by_side import ADAMW, SGD, Kind, Pair, Peer, paired
 
@@ -63,15 +63,6 @@ def in_turn(
             if number >= WARM:
                 times[name].append(clock() - start)
     return times
-
-
-def on_one_core() -> Callable[[], float]:
-    """The clock of the processor, of a process that has one core from here on; before the first use
-    of a device, which asks how many there are.
-    """
-    os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])
-    torch.set_num_threads(1)
-    return time.process_time
 
 
 def kernel_table(pair: Pair, count: int) -> str:

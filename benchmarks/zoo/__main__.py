@@ -1,31 +1,38 @@
-"""`python -m benchmarks.zoo [names] [--small] [--dim NAME=N] [--device D] [--precision P]
-[--against A,B] [--json FILE]`: the models of `examples/models/` beside torchvision's,
-transformers' and diffusers'.
+"""`python -m benchmarks.zoo [names] [--small] [--dim NAME=N] [--one-core] [--device D]
+[--precision P] [--against A,B] [--json FILE]`: the models of `examples/models/` beside those of
+torchvision, transformers and diffusers.
 
-In: names of models (default: all), at the sizes of their files but for those that `--dim` changes.
-Out: a row for each graph that is timed: the largest error against the peer, launches, mebibytes on
-the device with the weights among them, seconds of compilation (the driver may have the kernels
-already), and milliseconds beside PyTorch (`torch`), `torch.compile` (`inductor`) and ONNX Runtime
-(`onnxruntime`, on a CPU). On a GPU PyTorch computes there, `torch.compile` with CUDA graphs, and in
-the precision's type; runs of mgn follow one another, as a program's do. What a contestant cannot
-run is said below its row. The extra `test-models` brings the peers. 1 where an error is too large.
+In: names of models (default: all), at the sizes of their files, or with those that `--dim` gives,
+such as fewer layers of a model that memory does not hold. Out: a row for each graph that is
+timed: the largest error against the peer, launches, mebibytes on the device with the weights among
+them, seconds of compilation (the driver may have the kernels already), and milliseconds beside
+PyTorch (`torch`), `torch.compile` (`inductor`) and ONNX Runtime (`onnxruntime`, on a CPU). On a GPU
+PyTorch computes there, `torch.compile` with CUDA graphs, and in the precision's type; runs of mgn
+follow one another, as a program's do. What a contestant cannot run is said below its row.
+`--one-core` keeps all to one core, and times what a call takes of the processor, which others on
+the machine change less. The extra `test-models` brings the peers. 1 where an error is too large.
 """
 
 import argparse
 import os
 import sys
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.in_a_row import in_a_row
+from benchmarks.one_core import on_one_core, timed_by
 from benchmarks.table import Table, keep
 from benchmarks.zoo.contestants import CONTESTANTS, contestants_of
 from benchmarks.zoo.entry import Entry
 from benchmarks.zoo.table import ENTRIES
 from benchmarks.zoo.trial import TOLERANCES, Trial, tried
 from mgn.bench.timing import interleaved_medians
+from mgn.commands.options.arguments import parse_dimensions
+from mgn.commands.options.errors import UsageError
 from mgn.executable import Executable
 
 MEBI = 1 << 20
@@ -37,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(known)}")
     parser.add_argument("--small", action="store_true", help="at the sizes of the tests")
-    parser.add_argument("--dim", action="append", default=[], metavar="NAME=N", help="a size")
+    parser.add_argument("--dim", action="append", default=[], help="NAME=N: another size")
+    parser.add_argument("--one-core", action="store_true", help="processor time, on one core")
     parser.add_argument("--device", default="auto", help="as in mgn-run")
     parser.add_argument("--precision", default="f32", choices=TOLERANCES, help="as in mgn-run")
     parser.add_argument("--against", default=",".join(CONTESTANTS), help="none, or some of these")
@@ -46,7 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = sorted({*options.names} - {*known})
     if unknown:
         parser.error(f"there is no model {', '.join(unknown)}; there are {', '.join(known)}")
-    changed = {name: int(size) for name, _, size in (dim.partition("=") for dim in options.dim)}
+    try:
+        dims = parse_dimensions(options.dim)
+    except UsageError as error:
+        parser.error(str(error))
+    clock = on_one_core() if options.one_core else time.perf_counter
     against = [name for name in options.against.split(",") if name in CONTESTANTS]
     warnings.simplefilter("ignore")  # of exporters, about their own insides
     os.environ["MGN_PROGRAM_CACHE"] = "off"
@@ -54,9 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for entry in ENTRIES:
         if options.names and entry.name not in options.names:
             continue
-        trial = tried(entry, options.small, options.device, options.precision, changed)
+        entry = _resized(entry, dims)
+        trial = tried(entry, options.small, options.device, options.precision)
         worst = max(worst, trial.error)
-        for row, remarks in rows_of(entry, trial, against):
+        for row, remarks in rows_of(entry, trial, against, clock):
             table.print(row)
             for remark in remarks:
                 print(f"  {remark}", file=sys.stderr)
@@ -65,7 +78,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if worst <= TOLERANCES[options.precision] else 1
 
 
-def rows_of(entry: Entry, trial: Trial, against: Sequence[str]) -> list[tuple[Any, list[str]]]:
+def _resized(entry: Entry, dims: dict[str, int]) -> Entry:
+    """A model with other sizes, of those that it has."""
+    own = {name: size for name, size in dims.items() if name in entry.full}
+    return replace(entry, full={**entry.full, **own}, small={**entry.small, **own})
+
+
+def rows_of(
+    entry: Entry, trial: Trial, against: Sequence[str], clock: Callable[[], float]
+) -> list[tuple[Any, list[str]]]:
     """A row for the model's graph, and one for its decoding, with remarks."""
     graphs = [entry.call.graph, *([] if entry.decoder is None else ["decode"])]
     found: list[tuple[Any, list[str]]] = []
@@ -76,7 +97,11 @@ def rows_of(entry: Entry, trial: Trial, against: Sequence[str]) -> list[tuple[An
         row["error"] = max(errors)
         row |= figures_of(executable)
         calls, remarks = contestants_of(entry, graph, trial, against)
-        seconds = interleaved_medians({"mgn": in_a_row(executable), **calls})
+        calls = {"mgn": in_a_row(executable), **calls}
+        timed = calls
+        if not trial.on_gpu:
+            timed = {name: timed_by(clock, call) for name, call in calls.items()}
+        seconds = interleaved_medians(timed)
         row |= {f"{name} ms": value * 1e3 for name, value in seconds.items()}
         found.append((row, remarks))
     return found

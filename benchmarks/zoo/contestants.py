@@ -7,7 +7,6 @@ a cache, are timed on a CPU alone.
 
 import copy
 import importlib.util
-import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -143,7 +142,7 @@ def _onnxruntime(entry: Entry, graph: str, trial: Trial) -> Timed | None:
         )
     assert program is not None
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = os.cpu_count() or 1
+    options.intra_op_num_threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "peer.onnx"
         program.save(path, external_data=True)

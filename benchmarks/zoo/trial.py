@@ -62,20 +62,12 @@ class Trial:
         return [name for name in names if not name.endswith(self.entry.unread)]
 
 
-def tried(
-    entry: Entry,
-    small: bool,
-    device: str = "auto",
-    precision: str = "f32",
-    changed: Mapping[str, int] | None = None,
-) -> Trial:
-    """The trial of an entry, with some of its sizes `changed`; the peer's weights are those of a
-    fixed seed.
-    """
+def tried(entry: Entry, small: bool, device: str = "auto", precision: str = "f32") -> Trial:
+    """The trial of an entry; the peer's weights are those of a fixed seed."""
     import torch
 
     torch.manual_seed(0)
-    sizes = {**entry.sizes(small), **(changed or {})}
+    sizes = entry.sizes(small)
     peer = roughened(entry.module(sizes)).eval()
     program = mgn.compile(
         mgn.parse_file(entry.path), entry.graphs, dims=sizes, device=device, precision=precision

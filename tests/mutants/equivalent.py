@@ -103,6 +103,7 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
                     "erf-of-",
                     "matmul-of-merged-",
                     "matmul-of-turned-",
+                    "sum-of-turned",
                 )
             )
         ),

@@ -8,13 +8,13 @@ import pytest
 from benchmarks.zoo.table import ENTRIES
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet"])
+@pytest.mark.parametrize("name", ["mlp", "lenet", "vit", "smollm2", "qwen3"])
 def test_exports_of_a_small_model_get_the_kernels_of_the_one_by_hand(name: str) -> None:
-    for package in ("torch", "onnxscript"):
+    entry = next(entry for entry in ENTRIES if entry.name == name)
+    for package in ("torch", "onnxscript", *entry.packages):
         pytest.importorskip(package)
     from benchmarks.zoo.exports import MORE, cuts_of
 
-    entry = next(entry for entry in ENTRIES if entry.name == name)
     cuts, remarks = cuts_of(entry, small=True)
     assert not remarks
     assert set(cuts) == {"by hand", "ONNX", "torch.export"}

@@ -21,8 +21,9 @@ class Traits:
 
     `repeats` is how many times more often than once an element a kernel evaluates it at most that
     computes it for its one reader (broadcasts.py); `lasts` says that this may cost more than to
-    have it in memory. `views` says that it is a slice or a reshape of another class, `beside` that
-    a kernel which is there in any case may write it besides.
+    have it in memory. `views` says that it is a slice or a reshape of another class, `moves` that
+    it is nothing but that or a transpose, `beside` that a kernel which is there in any case may
+    write it besides.
     """
 
     type: TensorType
@@ -35,6 +36,7 @@ class Traits:
     lasts: bool = False
     views: bool = False
     beside: bool = False
+    moves: bool = False
 
     @property
     def stored(self) -> bool:
@@ -110,7 +112,11 @@ class Ranking:
         return cone.price + rest + (self._cost(known) + wider - rest) / readers
 
     def _share(self, traits: Traits) -> float:
-        """What having a class in memory costs each of those who read it."""
+        """What having a class in memory costs each of those who read it. Of one that only moves
+        another class, which may have to be written as well, each pays the whole of both.
+        """
+        if traits.moves:
+            return 2 * self._cost(traits)
         return self._cost(traits) / (traits.users + traits.is_output)
 
     def _cost(self, traits: Traits) -> float:

@@ -41,6 +41,9 @@ from mgn.passes.saturate.prices.prices import SCHEDULED, price_per_run
 VIEWS = frozenset({"reshape", "broadcast_to", "slice"})
 """Movement that any kernel reads through at no cost."""
 
+MOVEMENT = frozenset({"reshape", "slice", "transpose"})
+"""Movement by which a value has each element once at most."""
+
 GOING_ONCE = (KernelKind.SCAN, KernelKind.SCATTER, KernelKind.ORDER)
 """Kinds of kernels with a heavy operation that read its operands about once."""
 
@@ -162,11 +165,12 @@ class CutBuilder:
         names = {self.view.signatures[member.signature].name for member in value.members}
         views = value.leaf is None and not names.isdisjoint(VIEWS)
         beside = TOTALS in names
-        key = (id(value.type), *rest, views, beside)
+        moves = value.leaf is None and names <= MOVEMENT
+        key = (id(value.type), *rest, views, beside, moves)
         known = self.known_traits.get(key)
         if known is None:
             known = self.known_traits[key] = self._note_traits(
-                value, Traits(value.type, *rest, views=views, beside=beside)
+                value, Traits(value.type, *rest, views=views, beside=beside, moves=moves)
             )
         self.traits[value.key], self.traits_of[value.key] = known
         return known[1]
@@ -386,7 +390,7 @@ class CutBuilder:
             key = (frozenset(cone.leaves), cone.form.way)
             kind = cone.form.way, cone.besides
             count = counts.get(kind, 0)
-            if key in seen or count >= (self.limits.besides if cone.besides else self.limits.cones):
+            if key in seen or count >= self._most_of(cone):
                 self.left_out[TIME] += 1
                 if not cone.besides:
                     dropped.setdefault(cone.form.way, []).append(cone)
@@ -406,6 +410,12 @@ class CutBuilder:
         if rounding is not None and not any(cone is rounding for cone in kept):
             kept.append(rounding)
         return sorted(kept, key=lambda cone: cone.besides)
+
+    def _most_of(self, cone: Cone) -> int:
+        """How many cones like this one are kept of a class."""
+        if cone.form.kind is KernelKind.ATTENTION:
+            return self.limits.attending
+        return self.limits.besides if cone.besides else self.limits.cones
 
 
 def _through_views(chosen: Sequence[Cone | None], traits: Sequence[Traits]) -> list[Cone | None]:

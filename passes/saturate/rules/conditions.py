@@ -460,6 +460,15 @@ PREDICATES: dict[str, Predicate] = {
     "turns_rows": Predicate(
         "a permutation moves rows, and axes that b broadcasts over", layouts.turns_rows
     ),
+    "same_rank": Predicate("x and y have as many axes", lambda x, y: len(x.shape) == len(y.shape)),
+    "keeps_last": Predicate("a permutation leaves the last axis", layouts.keeps_last),
+    "stays_in_order": Predicate(
+        "the axes of x that are not 1 keep their order as a permutation is undone",
+        layouts.stays_in_order,
+    ),
+    "repeats_heads": Predicate(
+        "a broadcast repeats each head, and a permutation turns heads inward", layouts.repeats_heads
+    ),
     "merges_axes": Predicate("a reshape of x merges axes side by side", layouts.merges_axes),
     "comes_back": Predicate(
         "axes of x that are not 1 are in order again behind a permutation, a reshape that adds or "

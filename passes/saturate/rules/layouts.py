@@ -200,6 +200,15 @@ def repeats(single: Shape, wide: Shape, result: Shape, axis: int) -> bool:
     return same and result == (*wide[: at - 1], wide[at - 1] * wide[at], *wide[at + 1 :])
 
 
+def repeats_heads(single: Shape, wide: Shape, perm: Shape) -> bool:
+    """Whether `[…, heads, 1, T, d]` becomes `[…, heads, group, T, d]` by repeating each head, and
+    a permutation turns that to `[…, T, heads, group, d]`.
+    """
+    if len(single) < 4 or len(wide) != len(single) or single[-3] != 1:
+        return False
+    return without_group(wide, -3) == without_group(single, -3) and perm == heads_inward(wide, 2)
+
+
 def repeats_merged(single: Shape, wide: Shape, result: Shape, heads: int) -> bool:
     """Whether `[…, T, kv_heads, 1, d]` becomes `[…, T, heads * d]` by repeating each head."""
     if len(single) < 4 or len(wide) != len(single) or single[-2] != 1:
@@ -238,6 +247,38 @@ def turns_rows(perm: Shape, b: Any) -> bool:
     if len(shape) != len(perm) or len(perm) < 3 or perm[-1] != len(perm) - 1:
         return False
     return all(shape[axis] == 1 for axis in range(len(perm) - 2) if perm[axis] != axis)
+
+
+def keeps_last(perm: Shape) -> bool:
+    """Whether a permutation moves other axes than the last."""
+    return bool(perm) and perm[-1] == len(perm) - 1
+
+
+def inverse(perm: Shape) -> Shape:
+    """The permutation that undoes another."""
+    return tuple(perm.index(axis) for axis in range(len(perm)))
+
+
+def moved(sizes: Shape, perm: Shape) -> Shape:
+    """What each axis of a value has, given what each axis of the turned value has."""
+    return tuple(sizes[place] for place in inverse(perm))
+
+
+def lifted(x: Any, perm: Shape) -> Shape:
+    """The shape of x with leading axes of 1, beside a value of as many axes as a permutation."""
+    shape = shape_of(x)
+    if len(shape) > len(perm):
+        raise ShapeError("more axes than the other")
+    return (*(1,) * (len(perm) - len(shape)), *shape)
+
+
+def stays_in_order(x: Any, perm: Shape) -> bool:
+    """Whether the axes of x that are not 1 keep their order as a permutation is undone."""
+    if not 1 <= len(shape_of(x)) <= len(perm):
+        return False
+    whole = lifted(x, perm)
+    kept = [axis for axis in inverse(perm) if whole[axis] != 1]
+    return kept == sorted(kept)
 
 
 def merges_axes(x: Any, shape: Shape) -> bool:

@@ -28,6 +28,7 @@ from mgn.passes.saturate.rules.products import PRODUCTS
 from mgn.passes.saturate.rules.recognition import RECOGNITION
 from mgn.passes.saturate.rules.rotary import ROTARY
 from mgn.passes.saturate.rules.rule import Rule, RuleClass, RuleError
+from mgn.passes.saturate.rules.turned import TURNED
 
 DEFAULT_CLASSES = frozenset({RuleClass.EXACT, RuleClass.REASSOCIATES})
 ROUNDING_CLASSES = DEFAULT_CLASSES | {RuleClass.ROUNDS}
@@ -37,7 +38,7 @@ CLASS_SETS = {"fast": DEFAULT_CLASSES | {RuleClass.SPREADS, RuleClass.FAST}}
 """Names that stand for several classes where a run chooses them; each other name is one class."""
 
 BUILT_IN = (
-    *(*ALGEBRA, *MOVEMENT, *PRODUCTS, *CONVOLUTIONS, *ACTIVATIONS, *RECOGNITION, *ROTARY),
+    *(*ALGEBRA, *MOVEMENT, *TURNED, *PRODUCTS, *CONVOLUTIONS, *ACTIVATIONS, *RECOGNITION, *ROTARY),
     *ATTENTION,
     *ATTENTION_GRADIENTS,
     *ONE_HOT,

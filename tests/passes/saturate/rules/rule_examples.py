@@ -12,8 +12,10 @@ from collections.abc import Callable
 import numpy as np
 
 from mgn.dialects.types import tensor
+from mgn.passes.saturate.rules.turned import TURNED
 from mgn.testing.instances import Instance
 from tests.passes.saturate.rules import rule_examples_attention as attention
+from tests.passes.saturate.rules import rule_examples_turned as turned
 
 Shape = tuple[int, ...]
 
@@ -284,6 +286,8 @@ def _filtered_places(row: str, rng: random.Random, variables: list[str]) -> Inst
 
 
 EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
+    "repeated-and-turned": turned.repeated,
+    **{row.name: turned.turned for row in TURNED if row.name != "repeated-and-turned"},
     "unrounded": attention.unrounded,
     "sum-of-broadcast-factors": _broadcast_factors,
     "normalised-convolution": _filters,

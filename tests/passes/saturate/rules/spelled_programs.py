@@ -338,3 +338,63 @@ def divided(name: str) -> tuple[str, str]:
         PROJECTED.replace("SHARES", shares.replace("SEEN", SEEN)) for shares in DIVIDED[name]
     )
     return first, second
+
+
+TURNED_HEADS = """
+const S = 12, H = 4, KV = 2, D = 16
+fn product(x, name: str, n: int) {
+  param w: f32[H * D, n * D] as "{name}.weight" = normal(std = 0.1)
+  return reshape(x @ w, [1, S, n, D])
+}
+fn normed(x, name: str) {
+  param g: f32[D] as "{name}.norm" = ones()
+  return x / sqrt(mean(x * x, axis = -1, keepdims = true) + 1e-6) * g
+}
+fn rotated(x, c, s) {
+  return x * c + concat([-x[..., D / 2:], x[..., :D / 2]], axis = -1) * s
+}
+fn turned(x) { return transpose(x, [0, 2, 1, 3]) }
+fn repeated(x) {
+  wide = broadcast_to(reshape(x, [1, KV, 1, S, D]), [1, KV, H / KV, S, D])
+  return reshape(wide, [1, H, S, D])
+}
+fn merged(x, n: int) { return reshape(x, [1, S, n * D]) }
+graph t(x: f32[1, S, H * D], c: f32[TABLE], s: f32[TABLE]) {
+  q, k, v = product(x, "q", H), product(x, "k", KV), product(x, "v", KV)
+  ATTENDED
+  param o: f32[H * D, H * D] = normal(std = 0.1)
+  return y = z @ o
+}
+"""
+"""A block's attention without its text, for tables of rotations that are known when it runs."""
+
+AS_THEY_LIE = """
+  q, k = rotated(normed(q, "q"), c, s), rotated(normed(k, "k"), c, s)
+  z = attention(merged(q, H), merged(k, KV), merged(v, KV), heads = H, kv_heads = KV, causal = true)
+"""
+
+TURNED_FIRST: dict[str, str] = {
+    # name: heads that are turned before or after their norm, rotated, and repeated or not
+    "normed, turned, rotated": """
+  q, k = rotated(turned(normed(q, "q")), c, s), rotated(turned(normed(k, "k")), c, s)
+  q, k = turned(q), turned(k)
+  z = attention(merged(q, H), merged(k, KV), merged(v, KV), heads = H, kv_heads = KV, causal = true)
+""",
+    "normed, turned, rotated, repeated": """
+  q, k = rotated(turned(normed(q, "q")), c, s), rotated(turned(normed(k, "k")), c, s)
+  q, k, v = turned(q), turned(repeated(k)), turned(repeated(turned(v)))
+  z = attention(merged(q, H), merged(k, H), merged(v, H), heads = H, causal = true)
+""",
+    "turned, normed, rotated, repeated": """
+  q, k = rotated(normed(turned(q), "q"), c, s), rotated(normed(turned(k), "k"), c, s)
+  q, k, v = turned(q), turned(repeated(k)), turned(repeated(turned(v)))
+  z = attention(merged(q, H), merged(k, H), merged(v, H), heads = H, causal = true)
+""",
+}
+
+
+def turned_first(name: str) -> tuple[str, str]:
+    """A program of `TURNED_FIRST`, and the one that leaves heads as they lie."""
+    spelled = TURNED_HEADS.replace("TABLE", "S, D").replace("ATTENDED", TURNED_FIRST[name])
+    plain = TURNED_HEADS.replace("TABLE", "S, 1, D").replace("ATTENDED", AS_THEY_LIE)
+    return spelled, plain

@@ -21,7 +21,9 @@ from tests.passes.saturate.rules.spelled_programs import (
     OVERFLOWING,
     ROWS,
     SAME,
+    TURNED_FIRST,
     divided,
+    turned_first,
 )
 from tests.passes.saturate.saturate_programs import body_names, kernels_of
 
@@ -141,3 +143,15 @@ def test_a_constant_that_divides_scores_is_attention_s_scale(name: str) -> None:
     if name in BEFORE_SCORES:
         quotient = [[item for item in body if item != "div"] for body in quotient]
     assert quotient == product
+
+
+@pytest.mark.parametrize("device", ["cpu", "nvidia-h200"])
+@pytest.mark.parametrize("name", list(TURNED_FIRST))
+def test_heads_that_are_turned_early_get_the_kernels_of_heads_that_lie(
+    name: str, device: str
+) -> None:
+    """Queries, keys and values are read where their kernel writes them."""
+    spelled, plain = (mgn.parse(text) for text in turned_first(name))
+    ours, wanted = (mgn.optimize(program, device=device) for program in (spelled, plain))
+    assert len(ours.report.kernels) <= len(wanted.report.kernels)
+    check_values(spelled.lower(), the_graph(ours.module))

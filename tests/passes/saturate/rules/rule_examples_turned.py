@@ -1,0 +1,73 @@
+"""Instances of the rows of what is computed of turned values.
+
+In: the name of a row, a random generator, its variables. Out: an `Instance`.
+"""
+
+import math
+import random
+
+from mgn.dialects.types import tensor
+from mgn.testing.instances import Instance
+
+Shape = tuple[int, ...]
+
+
+def _turns(rng: random.Random, rank: int) -> Shape:
+    """A permutation, mostly of other axes than the last."""
+    if rng.random() < 0.2:
+        return tuple(rng.sample(range(rank), rank))
+    return (*rng.sample(range(rank - 1), rank - 1), rank - 1)
+
+
+def _turned(shape: Shape, perm: Shape) -> Shape:
+    return tuple(shape[axis] for axis in perm)
+
+
+def turned(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Values that are turned, alike or with another one beside them: of the same shape, with axes
+    of 1, or of fewer axes.
+    """
+    shape = rng.choice([(2, 3, 4), (2, 3, 3, 2), (2, 2, 3, 4), (3, 3, 3)])
+    perm = _turns(rng, len(shape))
+    result = _turned(shape, perm)
+    shapes = {"x": shape, "y": shape}
+    if "concat" not in row:
+        beside = shape if "both" in row else result
+        thin = tuple(1 if rng.random() < 0.5 else size for size in beside)
+        ones = (*(1,) * (len(beside) - 2), *beside[-2:])
+        one_axis = rng.choice([(*(1,) * (len(beside) - 1), beside[-1]), thin, ones])
+        shapes["y"] = rng.choice([one_axis, one_axis, beside, beside[-1:], beside[-2:]])
+        if "both" in row and len(shapes["y"]) < len(perm):
+            shapes["y"] = thin
+    axis = rng.randrange(len(shape))
+    attributes: dict[str, object] = {"P": perm, "A": axis}
+    if row.removeprefix("wrong ").startswith("sum"):
+        axes = rng.sample(range(len(shape)), rng.choice([1, 1, 2]))
+        attributes["A"] = tuple(sorted(axes))
+    if "slice" in row:
+        starts = tuple(rng.randrange(size) for size in result)
+        ends = (rng.randint(start + 1, size) for start, size in zip(starts, result, strict=True))
+        stops, steps = tuple(ends), tuple(rng.choice([1, 1, 2]) for _ in result)
+        if rng.random() < 0.5:
+            stops, steps = tuple(start + 1 for start in starts), (2,) * len(result)
+        attributes |= {"A": starts, "B": stops, "C": steps}
+    element = rng.choice(["f32", "f32", "f64", "f16"])
+    return Instance([tensor(element, shapes[name]) for name in variables], attributes)
+
+
+def repeated(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Heads that are repeated for a group and turned inward; or other axes repeated or moved."""
+    heads, group, keys, size = (rng.choice([2, 3]) for _ in range(4))
+    batch = rng.choice([(), (2,), (1, 2)])
+    single, wide = (*batch, heads, 1, keys, size), (*batch, heads, group, keys, size)
+    if rng.random() < 0.2:
+        single, wide = (*batch, 1, heads, keys, size), (*batch, group, heads, keys, size)
+    first = len(batch)
+    perm = (*range(first), first + 2, first, first + 1, first + 3)
+    if rng.random() < 0.2:
+        perm = _turns(rng, len(wide))
+    flat = (math.prod((*batch, heads)), keys, size)
+    given = rng.choice([single, (*batch, heads, keys, size), flat])
+    attributes = {"D": single, "E": wide, "P": perm}
+    element = rng.choice(["f32", "i32", "bool"])
+    return Instance([tensor(element, given)], attributes)
