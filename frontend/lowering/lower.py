@@ -323,8 +323,9 @@ class Lowering(States):
         if scope is not None:
             return isinstance(scope[name], StateRef)
         definition = unit.names.get(name)
-        is_own = definition is not None and definition.unit is unit
-        return is_own and isinstance(definition.node, ast.State)
+        if definition is None or definition.unit is not unit:
+            return False
+        return isinstance(definition.node, ast.State)
 
     def _param(self, node: ast.Param) -> None:
         self.frame.scopes[-1][node.name] = self._read(node)
