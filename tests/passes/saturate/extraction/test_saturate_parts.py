@@ -12,20 +12,20 @@ import pytest
 
 from mgn.dialects.fusion import KernelKind
 from mgn.passes.saturate.candidates.candidates import CandidateSet, Template
-from mgn.passes.saturate.extraction import branching, exact, relaxation, rings
+from mgn.passes.saturate.extraction import branching, exact, relaxation
 from mgn.passes.saturate.extraction.components import (
     LocalProblem,
     components_of,
     tangled_classes,
 )
 from mgn.passes.saturate.extraction.elimination import Elimination, full_prices, good_choice
-from mgn.passes.saturate.extraction.exact import ExactSolver, Solution, cost_of
+from mgn.passes.saturate.extraction.exact import ExactSolver, cost_of
 from mgn.passes.saturate.extraction.extract import extract
 from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
 from mgn.passes.saturate.extraction.pruning import parts_of
 from mgn.passes.saturate.extraction.purchases import Market, Purchases
 from mgn.passes.saturate.extraction.relaxation import Program
-from mgn.passes.saturate.extraction.rings import cheapest_choice, order_of, rings_of
+from mgn.passes.saturate.extraction.rings import cheapest_choice, order_of
 from mgn.passes.saturate.extraction.solver import run_until
 from mgn.passes.saturate.prices.forms import Form
 
@@ -356,75 +356,6 @@ def test_a_solver_whose_clock_runs_out_first_goes_on() -> None:
     assert run_until(solver, later())
     assert solver.runs == 3
     assert not run_until(Hurried(), 0.0)
-
-
-def test_kernels_that_wait_for_each_other_have_no_order() -> None:
-    problem = LocalProblem((0, 1), ((0,), (1,), (2,)), ((1,), (0,), ()), (1.0,) * 3)
-    assert order_of(problem, (0, 1, 2)) == ([2], [0, 1])
-
-
-@pytest.mark.parametrize("reads", [2, 3])
-def test_a_ring_of_kernels_that_wait_for_each_other_is_excluded(reads: int) -> None:
-    """Classes each to be had at 1 from the next one, or at 10 from nothing."""
-    keys = tuple(range(reads))
-    results = tuple((key,) for key in keys) * 2
-    inputs = (*[((key + 1) % reads,) for key in keys], *[()] * reads)
-    problem = LocalProblem(keys, results, inputs, (*[1.0] * reads, *[10.0] * reads))
-    assert list(map(set, rings_of(problem, keys))) == [{(key, key) for key in keys}]
-    assert rings_of(problem, (*keys[:-1], 2 * reads - 1)) == []
-    solution = cheapest_choice(problem, ExactSolver(later()))
-    assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
-    assert cost_of(problem, solution.chosen) == pytest.approx(10.0 + reads - 1)
-    assert solution.bound == pytest.approx(10.0 + reads - 1)
-
-
-def test_a_ring_is_broken_though_there_is_no_time_to_look_for_the_best_way() -> None:
-    problem = random_rings()
-    solution = cheapest_choice(problem, ExactSolver(0.0))
-    assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
-    assert solution.bound <= least_cost(problem, acyclic=True)
-
-
-def ring_in_many_ways(ways: int) -> LocalProblem:
-    """Classes 0 and 1, of which so many kernels each write one from the other, and besides one of
-    further classes; or at 10 from nothing.
-    """
-    extras = range(2, 2 + ways)
-    results = [(key, extra) for key in (0, 1) for extra in extras]
-    inputs = [(1 - key,) for key in (0, 1) for _ in extras]
-    results += [(0,), (1,), *[(extra,) for extra in extras]]
-    inputs += [()] * (ways + 2)
-    prices = (*[1.0] * (2 * ways), 10.0, 10.0, *[0.5] * ways)
-    return LocalProblem((0, 1, *extras), tuple(results), tuple(inputs), prices)
-
-
-def test_a_ring_that_many_kernels_make_is_broken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    solved = list[LocalProblem]()
-
-    class Counting(ExactSolver):
-        def solve(self, problem: LocalProblem, effort: int = 0) -> Solution:
-            solved.append(problem)
-            return super().solve(problem, effort)
-
-    monkeypatch.setattr(rings, "_repaired", lambda problem, *_: tuple(range(len(problem.prices))))
-    few, many = ring_in_many_ways(2), ring_in_many_ways(7)
-    assert least_cost(few, acyclic=True) == 11.5 > least_cost(few)
-    for problem in (few, many):
-        solved.clear()
-        solution = cheapest_choice(problem, Counting(later()))
-        assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
-        assert solution.bound == pytest.approx(cost_of(problem, solution.chosen))
-        own = [item for item in solved if len(item.demands) == len(problem.demands)]
-        assert len(own) == 3
-
-
-def random_rings() -> LocalProblem:
-    """A problem whose cheapest closed choice is a ring."""
-    return next(
-        problem
-        for problem in map(random_problem, SEEDS)
-        if least_cost(problem, acyclic=True) > least_cost(problem)
-    )
 
 
 def test_what_nobody_reads_once_a_better_candidate_is_there_goes_too() -> None:
