@@ -78,8 +78,10 @@ class TensorTiling:
 
     @property
     def is_possible(self) -> bool:
-        """Whether groups, if there are any, find rows and lines of the sizes they multiply."""
-        lines = self.chunks == LINE_CHUNKS and self.rows == GROUP_ROWS
+        """Whether groups, if there are any, find rows and lines of the sizes they multiply, and
+        rows among the stages.
+        """
+        lines = self.chunks == LINE_CHUNKS and self.rows == GROUP_ROWS and not self.kept
         return not self.groups or (lines and self.down % 4 == 0 and self.across == 1)
 
     @property
