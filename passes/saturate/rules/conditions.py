@@ -460,7 +460,6 @@ PREDICATES: dict[str, Predicate] = {
     "turns_rows": Predicate(
         "a permutation moves rows, and axes that b broadcasts over", layouts.turns_rows
     ),
-    "same_rank": Predicate("x and y have as many axes", lambda x, y: len(x.shape) == len(y.shape)),
     "keeps_last": Predicate("a permutation leaves the last axis", layouts.keeps_last),
     "stays_in_order": Predicate(
         "the axes of x that are not 1 keep their order as a permutation is undone",

@@ -34,7 +34,7 @@ TURNED: tuple[Rule, ...] = (
             f"transpose({name}(x, y), perm=P)",
             EXACT,
             "each element by itself, beside the same one",
-            "keeps_last(P) and same_rank(x, y)",
+            "keeps_last(P)",
         )
         for name in TOGETHER
     ),

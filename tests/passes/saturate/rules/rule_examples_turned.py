@@ -23,6 +23,12 @@ def _turned(shape: Shape, perm: Shape) -> Shape:
     return tuple(shape[axis] for axis in perm)
 
 
+def _cut(rng: random.Random, size: int) -> tuple[int, int, int]:
+    """Where a slice of an axis begins and ends, and its steps: all of it, or one element."""
+    start = rng.randrange(size - 1)
+    return rng.choice([(0, size, 1), (start, start + 2, 4)])
+
+
 def turned(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """Values that are turned, alike or with another one beside them: of the same shape, with axes
     of 1, or of fewer axes.
@@ -31,26 +37,21 @@ def turned(row: str, rng: random.Random, variables: list[str]) -> Instance:
     perm = _turns(rng, len(shape))
     result = _turned(shape, perm)
     shapes = {"x": shape, "y": shape}
-    if "concat" not in row:
-        beside = shape if "both" in row else result
-        thin = tuple(1 if rng.random() < 0.5 else size for size in beside)
-        ones = (*(1,) * (len(beside) - 2), *beside[-2:])
-        one_axis = rng.choice([(*(1,) * (len(beside) - 1), beside[-1]), thin, ones])
-        shapes["y"] = rng.choice([one_axis, one_axis, beside, beside[-1:], beside[-2:]])
-        if "both" in row and len(shapes["y"]) < len(perm):
-            shapes["y"] = thin
+    if "both" in row:
+        shapes["y"] = tuple(1 if rng.random() < 0.3 else size for size in shape)
+    elif "concat" not in row:
+        thin = tuple(1 if rng.random() < 0.5 else size for size in result)
+        one = (*(1,) * (len(result) - 1), result[-1])
+        shapes["y"] = rng.choice([thin, thin, one, result, result[-1:], result[-2:]])
     axis = rng.randrange(len(shape))
     attributes: dict[str, object] = {"P": perm, "A": axis}
     if row.removeprefix("wrong ").startswith("sum"):
         axes = rng.sample(range(len(shape)), rng.choice([1, 1, 2]))
         attributes["A"] = tuple(sorted(axes))
     if "slice" in row:
-        starts = tuple(rng.randrange(size) for size in result)
-        ends = (rng.randint(start + 1, size) for start, size in zip(starts, result, strict=True))
-        stops, steps = tuple(ends), tuple(rng.choice([1, 1, 2]) for _ in result)
-        if rng.random() < 0.5:
-            stops, steps = tuple(start + 1 for start in starts), (2,) * len(result)
-        attributes |= {"A": starts, "B": stops, "C": steps}
+        cuts = [_cut(rng, size) for size in result]
+        cuts[0] = (0, 2, 4) if all(step == 1 for *_, step in cuts) else cuts[0]
+        attributes |= dict(zip("ABC", zip(*cuts, strict=True), strict=True))
     element = rng.choice(["f32", "f32", "f64", "f16"])
     return Instance([tensor(element, shapes[name]) for name in variables], attributes)
 

@@ -267,6 +267,14 @@ VARIANTS = (
     ("add-of-leading-axes", "when", "leads_with_ones(x, S)", ""),
     ("sub-of-leading-axes", "right", "sub(x, y)", "sub(y, x)"),
     ("transpose-of-merged-axes", "right", "transpose(x, ", "transpose(neg(x), "),
+    ("slice-of-turned", "right", "starts=moved(A, P)", "starts=A"),
+    ("concat-of-turned", "right", "[x, y]", "[y, x]"),
+    ("sum-of-turned", "right", "sum(x", "sum(neg(x)"),
+    ("neg-of-turned", "right", "neg(x)", "x"),
+    ("sub-of-both-turned", "right", "sub(x, y)", "sub(y, x)"),
+    ("mul-of-left-turned", "when", " and stays_in_order(y, P)", ""),
+    ("sub-of-right-turned", "right", "sub(reshape", "add(reshape"),
+    ("repeated-and-turned", "when", "repeats_heads(D, E, P)", ""),
     *(
         (f"{score}attention{mask}-or-nothing", "right", old, new)
         for score in ("", "scaled-", "divided-")
