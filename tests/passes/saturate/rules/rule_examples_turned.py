@@ -33,10 +33,11 @@ def turned(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """Values that are turned, alike or with another one beside them: of the same shape, with axes
     of 1, or of fewer axes.
     """
-    shape = rng.choice([(2, 3, 4), (2, 3, 3, 2), (2, 2, 3, 4), (3, 3, 3)])
+    shapes_of_x: list[Shape] = [(2, 3, 4), (2, 3, 3, 2), (2, 2, 3, 4), (3, 3, 3)]
+    shape = rng.choice(shapes_of_x)
     perm = _turns(rng, len(shape))
     result = _turned(shape, perm)
-    shapes = {"x": shape, "y": shape}
+    shapes: dict[str, Shape] = {"x": shape, "y": shape}
     if "both" in row:
         shapes["y"] = tuple(1 if rng.random() < 0.3 else size for size in shape)
     elif "concat" not in row:
@@ -69,6 +70,6 @@ def repeated(row: str, rng: random.Random, variables: list[str]) -> Instance:
         perm = _turns(rng, len(wide))
     flat = (math.prod((*batch, heads)), keys, size)
     given = rng.choice([single, (*batch, heads, keys, size), flat])
-    attributes = {"D": single, "E": wide, "P": perm}
+    attributes: dict[str, object] = {"D": single, "E": wide, "P": perm}
     element = rng.choice(["f32", "i32", "bool"])
     return Instance([tensor(element, given)], attributes)
