@@ -143,6 +143,13 @@ ORDER = (
 )
 
 SCANS = (
+    case(
+        "block_sums",
+        lambda s: (s.f(5, 3, 2),),
+        lambda x, rows, leading: np.add.reduceat(x.reshape(15, 2), range(0, 15, rows), 0),
+        rows=4,
+        leading=2,
+    ),
     case("running_product", ROWS, lambda x, axis: np.cumprod(x, axis), axis=1),
     case(
         "running_sum_in_parts",

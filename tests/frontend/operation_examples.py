@@ -100,6 +100,7 @@ EXAMPLES: dict[str, str] = {
     "sort_digits": "sort_digits(x, near, shift = 8)",
     "sort_runs": "sort_runs(x, near, run = 2)",
     "topk": "topk(x, 2)[1]",
+    "block_sums": "block_sums(wide, rows = 2, leading = 2)",
     "running_sum": "running_sum(x)",
     "running_product": "running_product(x, axis = 0)",
     "running_sum_in_parts": "running_sum_in_parts(x, y[:, 0:2], part = 2)",

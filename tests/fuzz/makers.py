@@ -102,6 +102,12 @@ def reduction(draw: Draw, spec: OperationSpec) -> int:
     return draw.step(spec.name, x, **given)
 
 
+def block_sums(draw: Draw) -> int:
+    x = draw.among(NUMERIC, 1)
+    leading = draw.rng.randint(1, len(draw.shape(x)))
+    return draw.step("block_sums", x, rows=draw.rng.choice((1, 2, 7)), leading=leading)
+
+
 def along_axis(draw: Draw, spec: OperationSpec) -> int:
     x = draw.among(spec.operands[0].accepts, 1)
     return draw.step(spec.name, x, axis=axis_of(draw.rng, len(draw.shape(x))))
@@ -304,8 +310,8 @@ MAKERS: dict[str, Maker] = {
     **_named(channel_norm, "group_norm", "batch_norm", "instance_norm"),
     **_named(pair_loss, "bce", "bce_with_logits", "mse", "l1", "huber"),
     **_named(class_loss, "cross_entropy", "nll"),
-    "cast": cast, "clamp": clamp, "matmul": matmul, "linear": linear, "einsum": einsum,
-    "rope": rope, **movers.MOVERS, **RANDOMS, **SPATIAL_MAKERS,
+    "block_sums": block_sums, "cast": cast, "clamp": clamp, "matmul": matmul, "linear": linear,
+    "einsum": einsum, "rope": rope, **movers.MOVERS, **RANDOMS, **SPATIAL_MAKERS,
 }  # fmt: skip
 """The maker of each operation."""
 

@@ -25,6 +25,7 @@ from mgn.dialects.mgn.operations.products import einsum as einsum
 from mgn.dialects.mgn.operations.products import rope as rope
 from mgn.dialects.mgn.operations.recurrences import recurrence as recurrence
 from mgn.dialects.mgn.operations.recurrences import recurrent as recurrent
+from mgn.dialects.mgn.operations.rows import block_sums as block_sums
 from mgn.dialects.mgn.operations.rows import digits as digits
 from mgn.dialects.mgn.operations.rows import losses as losses
 from mgn.dialects.mgn.operations.rows import normalisation as normalisation
