@@ -21,6 +21,9 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
     attention_gradient  one operation of attention's gradient, pointwise before it; after that of
                         queries, or of keys and values, elementwise and reshape; or the keys and the
                         values apart, and what follows of each
+    row_blocks          sums of blocks of rows, of values of one shape; before them and beside them
+                        what a reduction has that reduces these rows, or nothing but pointwise
+                        operations; nothing after them
     attention           one attention, or parts of one, as it stands; pointwise before it,
                         elementwise and reshape after; beside it the log-sum-exp of its scores
 
@@ -45,6 +48,13 @@ from mgn.dialects.fusion.attention_bodies import (
     takes_part,
 )
 from mgn.dialects.fusion.operand_sources import before_widening, reads_transformed
+from mgn.dialects.fusion.product_bodies import (
+    keeps_rows,
+    may_be_halved,
+    may_have_statistics,
+    reduces_rows,
+    takes_half,
+)
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.shapes import reduce_shape
@@ -56,6 +66,9 @@ POINTWISE = frozenset({Kind.ELEMENTWISE, Kind.MOVEMENT, Kind.INDEXING, Kind.CONS
 UPDATE = "dynamic_update_slice"
 
 RECURRENCE = "recurrence"
+
+BLOCK_SUMS = "block_sums"
+"""Sums of blocks of rows beside what a kernel does with each row."""
 
 MULTIPLIED: dict[str, int] = dict(zip(ATTENTION_GRADIENT, (2, 4, 4), strict=True))
 """How many of its operands are multiplied."""
@@ -69,16 +82,12 @@ HELD_WHOLE = {
     "attention_gradient": ATTENTION_GRADIENT,
     "update": (UPDATE,),
     "recurrence": (RECURRENCE,),
+    "row_blocks": (BLOCK_SUMS,),
 }
 """Kind of kernel → the composites that its template computes as they stand."""
 
 NOT_EXPANDED = frozenset(name for names in HELD_WHOLE.values() for name in names)
 """Composites that a template finds in its body."""
-
-TILED_ROWS = 5
-"""The fewest rows of a product that a GPU's kernel computes in tiles, whatever else it holds: so
-many are asked for where halves of the product meet.
-"""
 
 MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to", "windows"})
 """Operations that leave each number as it is."""
@@ -174,13 +183,39 @@ def _verify_reduction(kernel: KernelBody, operations: Operations) -> None:
         _fail(kernel, "needs a reduction")
     full = shape_of(reductions[0].operands[0])
     axes = tuple(reductions[0].values["axis"])
+    _verify_rows(kernel, operations, full, axes)
+
+
+def _verify_row_blocks(kernel: KernelBody, operations: Operations) -> None:
+    _only(kernel, operations, Kind.REDUCTION)
+    sums = [op for op in operations if op.spec.name == BLOCK_SUMS]
+    if not sums:
+        _fail(kernel, "needs sums of blocks of rows")
+    full, values = shape_of(sums[0].operands[0]), sums[0].values
+    leading = values["leading"]
+    if leading == len(full):
+        _fail(kernel, "its rows must have elements")
+    if any(shape_of(op.operands[0]) != full or op.values != values for op in sums):
+        _fail(kernel, f"sums must be of the same blocks of rows of shape {list(full)}")
+    if any(element_of(op.results[0].type).name in HALVES for op in sums):
+        _fail(kernel, "what is added up must be as wide as its sums")
+    if after := _after(operations, sums):
+        _fail(kernel, f"{after[0].name} cannot follow a sum of a block")
+    _verify_rows(kernel, operations, full, tuple(range(leading, len(full))))
+
+
+def _verify_rows(
+    kernel: KernelBody, operations: Operations, full: Shape, axes: tuple[int, ...]
+) -> None:
+    """Reductions are over the axes of that shape, and what follows them keeps rows or elements."""
+    reductions = _of_kind(operations, Kind.REDUCTION)
     for op in reductions:
         if shape_of(op.operands[0]) != full or tuple(op.values["axis"]) != axes:
             _fail(kernel, f"{op.name} must reduce axes {list(axes)} of shape {list(full)}")
     spaces = (full, reduce_shape(full, axes, True), reduce_shape(full, axes, False))
     after = _after(operations, reductions)
     for op in after:
-        if op.spec.kind is Kind.REDUCTION:
+        if op.spec.kind is Kind.REDUCTION or op.spec.name == BLOCK_SUMS:
             continue
         if op.spec.kind is not Kind.ELEMENTWISE and op.spec.name not in ("reshape", "broadcast_to"):
             _fail(kernel, f"{op.name} cannot follow a reduction")
@@ -189,6 +224,8 @@ def _verify_reduction(kernel: KernelBody, operations: Operations) -> None:
         if shape_of(op.results[0]) not in spaces and not reshaped:
             _fail(kernel, f"{op.name} leaves the rows and elements of shape {list(full)}")
     for value in kernel.written:
+        if isinstance(value.owner, TensorOp) and value.owner.spec.name == BLOCK_SUMS:
+            continue
         if shape_of(value) not in spaces and prod(shape_of(value)) != prod(full):
             _fail(kernel, f"a result of shape {list(shape_of(value))} has no place in {list(full)}")
 
@@ -266,28 +303,6 @@ def _verify_statistics(
         given = [shape_of(value) for value in op.operands if value.owner in rows]
         if not all(keeps_rows(plain, item, result, shape) for item in given):
             _fail(kernel, f"{op.name} leaves the rows of the matmul")
-
-
-def may_have_statistics(shape: Shape, left: Shape, right: Shape, values: Mapping[str, Any]) -> bool:
-    """Whether a kernel of a product of that shape may reduce rows for it."""
-    if min(len(shape), len(left), len(right)) < 2 or values["transpose_a"]:
-        return False
-    return shape[-1] > 1 and prod(shape) * prod(left) > 0
-
-
-def reduces_rows(full: Shape, values: Mapping[str, Any], shape: Shape) -> bool:
-    """Whether a reduction of a value of shape `full` has a result for each row of a product."""
-    return full[:-1] == shape[:-1] and list(values["axis"]) == [len(full) - 1] and full[-1] > 0
-
-
-def keeps_rows(plain: bool, given: Shape, result: Shape, shape: Shape) -> bool:
-    """Whether what an operation gives for a row of a product is made of what it is given for that
-    row: one that is `plain` broadcasts what it is given, another is a reshape.
-    """
-    kept = (*shape[:-1], 1)
-    if plain:
-        return given == result or (given == kept and result[:-1] == shape[:-1])
-    return {given, result} <= {kept, shape[:-1]}
 
 
 def _reads_panels(product: TensorOp) -> bool:
@@ -457,26 +472,6 @@ def _is_half(op: TensorOp, heavy: TensorOp) -> bool:
     return shape[-1] == product[-1] and takes_half(shape, op.values)
 
 
-def may_be_halved(shape: Shape, operands: Sequence[Shape]) -> bool:
-    """Whether a product of that shape is computed in tiles, which may take columns of both halves:
-    one of matrices that have some numbers, and many rows.
-    """
-    if min(map(len, operands)) < 2 or not all(map(prod, operands)):
-        return False
-    return shape[-2] >= TILED_ROWS
-
-
-def takes_half(shape: Shape, values: Mapping[str, Any]) -> bool:
-    """Whether a slice of a value of that shape takes one half of the last axis."""
-    *outer, columns = shape
-    half = columns // 2
-    starts, stops = list(values["starts"]), list(values["stops"])
-    if columns % 2 or any(step != 1 for step in values["steps"]):
-        return False
-    whole = starts[:-1] == [0] * len(outer) and stops[:-1] == outer
-    return whole and (starts[-1], stops[-1]) in ((0, half), (half, columns))
-
-
 FORMS: dict[str, Callable[[KernelBody, Operations], None]] = {
     "pointwise": _verify_pointwise,
     "gather": _verify_pointwise,
@@ -489,5 +484,6 @@ FORMS: dict[str, Callable[[KernelBody, Operations], None]] = {
     "update": _verify_update,
     "attention_gradient": _verify_attention_gradient,
     "recurrence": _verify_alone,
+    "row_blocks": _verify_row_blocks,
 }
 """The form of each kind that has a template."""

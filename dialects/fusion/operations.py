@@ -53,6 +53,7 @@ class KernelKind(StrEnum):
     UPDATE = "update"
     ORDER = "order"
     RECURRENCE = "recurrence"
+    ROW_BLOCKS = "row_blocks"
 
 
 @irdl_attr_definition

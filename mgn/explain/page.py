@@ -28,6 +28,7 @@ KINDS = (
     "order",
     "recurrence",
     "attention_gradient",
+    "row_blocks",
 )
 
 

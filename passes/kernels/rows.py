@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
+from mgn.dialects.fusion.forms import BLOCK_SUMS
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.body import Body, Indices, Node
 from mgn.passes.kernels.index import Index, delinearised
@@ -90,8 +91,16 @@ class RowSpace:
         return lines
 
     def is_full(self, node: Node) -> bool:
-        """Whether a node has a value for each element, and not only for each row."""
+        """Whether a node has a value for each element, and not only for each row, or for each block
+        of rows.
+        """
+        if node.name == BLOCK_SUMS:
+            return False
         return node.count == prod(self.shape) and (self.length != 1 or node.shape == self.shape)
+
+    def is_of_row(self, node: Node) -> bool:
+        """Whether a node has one value for each row."""
+        return node.name != BLOCK_SUMS and not self.is_full(node)
 
     def index_in(self, node: Node, row: Index, element: Index) -> Indices:
         """The index of a node's value that belongs to an element of a row."""
@@ -123,11 +132,24 @@ def row_space(body: Body, kind: Kind = Kind.REDUCTION) -> RowSpace:
     return RowSpace(first.operands[0].shape, axes)
 
 
+def block_sums_of(body: Body) -> list[Node]:
+    """The sums of blocks of rows in a body."""
+    return [node for node in body.nodes if node.name == BLOCK_SUMS]
+
+
+def block_space(body: Body) -> RowSpace:
+    """The rows that sums of blocks are of."""
+    first = block_sums_of(body)[0]
+    shape = first.operands[0].shape
+    return RowSpace(shape, tuple(range(first.values["leading"], len(shape))))
+
+
 def elements_in_line(body: Body, space: RowSpace) -> int:
     """How many elements of a row lie in one line. It is all elements of the reduced axes behind the
     kept ones, where every operand has them in order; else those of the innermost axis.
     """
-    roots = [node.operands[0] for node in body.of_kind(Kind.REDUCTION)]
+    walked = [*body.of_kind(Kind.REDUCTION), *block_sums_of(body)]
+    roots = [node.operands[0] for node in walked]
     roots += [node for node in body.written if space.is_full(node)]
     in_order = all(
         node.name == "reshape" or node.kind in (Kind.ELEMENTWISE, Kind.CONSTANT)
@@ -145,12 +167,13 @@ def stages_of(body: Body, space: RowSpace) -> Stages:
     for node in body.nodes:
         below = max((level[operand] for operand in node.operands), default=0)
         level[node] = below + (node.kind is Kind.REDUCTION)
-    count = max(level[node] for node in body.of_kind(Kind.REDUCTION))
+    count = max([level[node] for node in body.of_kind(Kind.REDUCTION)], default=0)
     reductions: list[list[Node]] = [[] for _ in range(count)]
     for node in body.of_kind(Kind.REDUCTION):
         reductions[level[node] - 1].append(node)
     roots = [[node.operands[0] for node in stage] for stage in reductions]
-    roots.append([node for node in body.written if space.is_full(node)])
+    summed = [node.operands[0] for node in block_sums_of(body)]
+    roots.append([*(node for node in body.written if space.is_full(node)), *summed])
     return Stages(reductions, _stored(roots, space))
 
 

@@ -39,6 +39,7 @@ from mgn.passes.lower_kernels.pointwise.pointwise import lower_pointwise
 from mgn.passes.lower_kernels.product.contraction import lower_contraction
 from mgn.passes.lower_kernels.recurrence.recurrence import lower_recurrence
 from mgn.passes.lower_kernels.reduction.reduction import lower_reduction
+from mgn.passes.lower_kernels.reduction.row_blocks import lower_row_blocks
 from mgn.passes.lower_kernels.scan.scan import lower_scan
 from mgn.passes.lower_kernels.scatter.scatter import lower_scatter
 from mgn.passes.lower_kernels.update.update import lower_update
@@ -56,6 +57,7 @@ TEMPLATES: Mapping[KernelKind, Callable[[Job], Launch]] = {
     KernelKind.ORDER: lower_order,
     KernelKind.UPDATE: lower_update,
     KernelKind.RECURRENCE: lower_recurrence,
+    KernelKind.ROW_BLOCKS: lower_row_blocks,
 }
 """Which template writes a kernel's loops."""
 

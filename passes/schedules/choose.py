@@ -19,6 +19,7 @@ from mgn.passes.schedules.pointwise import pointwise_schedules
 from mgn.passes.schedules.product.product import product_schedules
 from mgn.passes.schedules.recurrence import recurrence_schedules
 from mgn.passes.schedules.reduction.reduction import reduction_schedules
+from mgn.passes.schedules.reduction.row_blocks import row_block_schedules
 from mgn.passes.schedules.scan import scan_schedules
 from mgn.passes.schedules.scatter import scatter_schedules
 from mgn.passes.schedules.update import update_schedules
@@ -35,6 +36,7 @@ _KINDS: Mapping[KernelKind, Callable[[Request], Schedules]] = {
     KernelKind.ORDER: order_schedules,
     KernelKind.UPDATE: update_schedules,
     KernelKind.RECURRENCE: recurrence_schedules,
+    KernelKind.ROW_BLOCKS: row_block_schedules,
 }
 """What enumerates the schedules of a kind of kernel."""
 

@@ -107,6 +107,21 @@ ACCEPTED: dict[str, tuple[str, list[Any], Build]] = {
             b.reshape(b.attention(q, b.transpose(b.neg(k), [1, 0]), v, heads=2), [1, 5, 8]), x
         ),
     ),
+    "sums of blocks beside what is done with each row": (
+        "row_blocks",
+        [X],
+        lambda b, x: [
+            b.sub(x, b.max_reduce(x, axis=[1], keepdims=True)),
+            b.sum(x, axis=[1]),
+            b.block_sums(b.exp(x), rows=3),
+            b.block_sums(x, rows=3),
+        ],
+    ),
+    "sums of blocks by themselves": (
+        "row_blocks",
+        [("i32", (2, 3, 4))],
+        lambda b, x: b.block_sums(x, rows=4, leading=2),
+    ),
     "an embedding": ("gather", [("i32", (3,)), X], lambda b, i, t: b.gather(t, i, axis=0)),
 }
 
@@ -227,6 +242,37 @@ REFUSED: dict[str, tuple[str, list[Any], Build, str]] = {
         [X],
         lambda b, x: b.attention(b.attention(x, x, x, heads=2), x, x, heads=2),
         "exactly one attention operation, not 2",
+    ),
+    "no sums of blocks": ("row_blocks", [X], lambda b, x: b.exp(x), "needs sums of blocks of rows"),
+    "sums of other blocks": (
+        "row_blocks",
+        [X],
+        lambda b, x: [b.block_sums(x, rows=2), b.block_sums(x, rows=3)],
+        "of the same blocks of rows",
+    ),
+    "something after a sum of a block": (
+        "row_blocks",
+        [X],
+        lambda b, x: b.neg(b.block_sums(x, rows=2)),
+        "mgn.neg cannot follow a sum of a block",
+    ),
+    "rows that are not those of the blocks": (
+        "row_blocks",
+        [X],
+        lambda b, x: [b.block_sums(x, rows=2), b.sum(x, axis=[0])],
+        r"mgn.sum must reduce axes \[1\]",
+    ),
+    "rows without elements": (
+        "row_blocks",
+        [X],
+        lambda b, x: b.block_sums(x, rows=2, leading=2),
+        "its rows must have elements",
+    ),
+    "sums of blocks in half precision": (
+        "row_blocks",
+        [("f16", (4, 6))],
+        lambda b, x: b.block_sums(x, rows=2),
+        "as wide as its sums",
     ),
     "no attention": ("attention", [X], lambda b, x: b.exp(x), "exactly one attention .* not 0"),
     "a matmul before attention": (

@@ -161,7 +161,7 @@ class _Grouped:
 
         def row_results() -> None:
             narrow = self.evaluator.with_lanes(sizes.row_width)
-            self.job.write_at(narrow, self._at(ZERO), lambda node: not space.is_full(node))
+            self.job.write_at(narrow, self._at(ZERO), space.is_of_row)
 
         if not all(full):
             first = code.is_below(self.share, 1, 1)

@@ -15,6 +15,7 @@ for each value how it lies in that space; or None where no template can compute 
     order        values in the order of the same keys, and what keeps their shape
     update       one update of what lies in memory, and what it writes there
     recurrence   one recurrence
+    row_blocks   sums of blocks of rows beside a reduction of these rows, or something pointwise
     attention_gradient   one operation of attention's gradient; what keeps the elements in order of
                          the gradient of queries, or of the parts of that of keys and values
 """
@@ -26,17 +27,14 @@ from enum import Enum, auto
 from functools import cached_property
 
 from mgn.dialects.fusion import KernelKind
-from mgn.dialects.fusion.attention_bodies import widens
-from mgn.dialects.fusion.forms import (
-    ATTENTION_GRADIENT,
-    TOTALS,
-    has_totals,
+from mgn.dialects.fusion.attention_bodies import HALVES, widens
+from mgn.dialects.fusion.forms import ATTENTION_GRADIENT, TOTALS, has_totals, takes_part
+from mgn.dialects.fusion.product_bodies import (
     keeps_rows,
     may_be_halved,
     may_have_statistics,
     reduces_rows,
     takes_half,
-    takes_part,
 )
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
@@ -66,6 +64,9 @@ Facts = tuple[tuple[str, int | str], ...]
 unit is to multiply, and whether the largest elements of rows only shift exponentials.
 """
 
+IN_ROW_SPACE = (KernelKind.REDUCTION, KernelKind.ROW_BLOCKS)
+"""Kinds of kernels whose space is rows, of which `axes` are the elements."""
+
 Way = tuple[KernelKind, bool, bool]
 """A kind of kernel, whether halves of a product meet in it, whether it reduces a product's rows."""
 
@@ -83,6 +84,7 @@ class Place(Enum):
     TOTALS = auto()  # the log-sum-exp of the scores of the heavy attention
     OF_KEYS = auto()  # depends on the keys' columns of a gradient of keys and values
     OF_VALUES = auto()  # depends on the values' columns
+    BLOCKS = auto()  # a sum for each block of rows
 
 
 @dataclass
@@ -90,7 +92,8 @@ class Form:
     """The kind of a legal body, its space and the place of each of its values.
 
     `reduced` is the shape of the values whose rows a product's kernel reduces, empty where it does
-    not; KEPT, DROPPED and FULL are then said of that space.
+    not; KEPT, DROPPED and FULL are then said of that space. `rows_of_block` is how many rows are
+    added up, 0 where none are.
     """
 
     kind: KernelKind
@@ -99,12 +102,14 @@ class Form:
     places: dict[int, Place] = field(default_factory=dict[int, Place])
     heavy: int | None = None
     reduced: Shape = ()
+    rows_of_block: int = 0
 
     def at(self, names: Names) -> "Form":
         """The form of the same body over other names."""
         places = {names[name]: place for name, place in self.places.items()}
         heavy = None if self.heavy is None else names[self.heavy]
         made = Form(self.kind, self.shape, self.axes, places, heavy, self.reduced)
+        made.rows_of_block = self.rows_of_block
         made.__dict__.update(halved=self.halved, way=self.way)
         return made
 
@@ -147,7 +152,7 @@ class Form:
         place = self.places[name]
         if self.kind is KernelKind.POINTWISE:
             return signature.shape == root.shape
-        if self.kind is KernelKind.REDUCTION:
+        if self.kind in IN_ROW_SPACE:
             return place is not Place.BEFORE or signature.shape == self.shape
         if place in (Place.TOTALS, *PARTS):
             return True
@@ -177,6 +182,8 @@ def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form 
         elif signature.heavy is not None:
             if form.kind is KernelKind.ORDER:
                 place = _ordered_alike(form, signature, operands, body, signatures)
+            elif signature.heavy is KernelKind.ROW_BLOCKS:
+                place = _block_sums(form, name, signature, found[0])
             elif form.kind is KernelKind.ATTENTION:
                 place = _totals_beside(form, signature, operands, body, signatures)
             else:
@@ -208,9 +215,26 @@ def _reduce(
         if not _has_rows(product, shape, signature) or form.reduced not in ((), shape):
             return None
         form.reduced = shape
-    elif form.kind is not KernelKind.REDUCTION or (form.shape, form.axes) != (shape, axes):
+    elif form.kind not in IN_ROW_SPACE or (form.shape, form.axes) != (shape, axes):
         return None
     return Place.KEPT if signature.values["keepdims"] else Place.DROPPED
+
+
+def _block_sums(form: Form, name: int, signature: Signature, operand: Place) -> Place | None:
+    """Where sums of blocks lie; None where the kernel's rows are not theirs, or other blocks."""
+    shape, leading = signature.operand_shapes[0], signature.values["leading"]
+    axes = tuple(range(leading, len(shape)))
+    if not axes or operand not in (Place.BEFORE, Place.FULL) or signature.element in HALVES:
+        return None
+    if form.kind is KernelKind.POINTWISE:
+        form.shape, form.axes = shape, axes
+    elif form.kind not in IN_ROW_SPACE or (form.shape, form.axes) != (shape, axes):
+        return None
+    if form.rows_of_block not in (0, signature.values["rows"]):
+        return None
+    form.kind, form.rows_of_block = KernelKind.ROW_BLOCKS, signature.values["rows"]
+    form.heavy = name if form.heavy is None else form.heavy
+    return Place.BLOCKS
 
 
 def _ordered_alike(
@@ -307,7 +331,7 @@ OF_ROWS = frozenset({Place.KEPT, Place.DROPPED, Place.FULL})
 def _elementwise(
     form: Form, signature: Signature, operands: Sequence[Place], product: Signature | None
 ) -> Place | None:
-    if form.kind is KernelKind.REDUCTION:
+    if form.kind in IN_ROW_SPACE:
         return _elementwise_in_rows(form, signature, operands)
     if form.kind in ALONE or Place.TOTALS in operands or (product and product.name == TOTALS):
         return None
@@ -354,6 +378,8 @@ def _elementwise_in_rows(
     form: Form, signature: Signature, operands: Sequence[Place]
 ) -> Place | None:
     dependent = {item for item in operands if item is not Place.BEFORE}
+    if Place.BLOCKS in dependent:
+        return None
     if Place.RESHAPED in dependent:
         alike = dependent == {Place.RESHAPED} and _keeps_order(signature, operands)
         return Place.RESHAPED if alike else None
@@ -382,7 +408,7 @@ def _movement(
         fits = plain or signature.name == "reshape"
         fits = fits and _all_keep_rows(signature, operands, heavy, plain)
         return _place_in_rows(form, signature.shape) if fits else None
-    if form.kind is not KernelKind.REDUCTION:
+    if form.kind not in IN_ROW_SPACE:
         if signature.name == "reshape" and form.kind not in KEEPING_SHAPE:
             return place
         half = heavy is not None and place is Place.AFTER and _is_half(signature, heavy)

@@ -100,9 +100,9 @@ def _heavy_part(
 ) -> Sequence[BodyNode]:
     """What of a body decides how its template is cut: the heavy operation, and of a product what it
     is computed from; all of it where rows are reduced, halves meet, or much follows on a CPU, and
-    of a scatter.
+    of a scatter and of rows in blocks.
     """
-    if form.kind is KernelKind.SCATTER:
+    if form.kind in (KernelKind.SCATTER, KernelKind.ROW_BLOCKS):
         return body
     if form.kind is not KernelKind.CONTRACTION:
         return [node for node in body if node[0] == form.heavy]

@@ -70,6 +70,10 @@ ATTENTIONS = (KernelKind.ATTENTION, KernelKind.ATTENTION_GRADIENT)
 """Kinds of kernels whose groups may have all the local memory that there is."""
 
 
+WALKING_ROWS = (KernelKind.REDUCTION, KernelKind.ROW_BLOCKS)
+"""Kinds of kernels that walk rows."""
+
+
 @dataclass(frozen=True)
 class Traits:
     """What figures depend on of a kernel: its kind, the bytes of the widest value computed, the
@@ -140,7 +144,7 @@ def _cpu_figures(traits: Traits, device: Device) -> dict[str, int | str]:
         "chunk": chunk,
         "units": device.compute_units,
     }
-    if traits.kind is KernelKind.REDUCTION and traits.moved > device.cache:
+    if traits.kind in WALKING_ROWS and traits.moved > device.cache:
         entries["ahead"] = (device.l2_cache or USUAL_CACHE) // ROW_SHARE
     if traits.kind is KernelKind.CONTRACTION:
         entries |= product_figures(traits.widest, device)
@@ -160,7 +164,7 @@ def large_local_memory(device: Device) -> int:
 def _gpu_figures(traits: Traits, arranged: Entries, device: Device) -> dict[str, int | str]:
     kind = traits.kind
     lanes = max(1, min(16, device.lanes(traits.widest)))
-    most = REDUCTION_ITEMS if kind is KernelKind.REDUCTION else POINTWISE_ITEMS
+    most = REDUCTION_ITEMS if kind in WALKING_ROWS else POINTWISE_ITEMS
     group = power_below(device.max_work_group_size)
     entries: dict[str, int | str] = {
         "form": "gpu",
