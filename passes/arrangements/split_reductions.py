@@ -44,6 +44,11 @@ LEAST_PART = {True: 64, False: 8192}
 COLUMNS_A_GROUP = 128
 """How many rows a group on a GPU takes where neighbours belong to different rows."""
 
+KEPT_ROWS = 1024
+"""Elements of columns that a GPU's group keeps in registers at most, of each a few: they are read
+in less time than a second launch takes.
+"""
+
 BUSY = 0.9
 """The share of a GPU's units that are enough to read as fast as its memory gives."""
 
@@ -66,6 +71,8 @@ def choose_cut(space: RowSpace, device: Device, stages: int, columns: int = 32) 
         return None
     across = space.innermost_is_kept
     if across and not device.is_cpu and space.rows // columns >= BUSY * device.compute_units:
+        return None
+    if across and not device.is_cpu and space.length <= KEPT_ROWS:
         return None
     workers, enough = busy_from(space, device)
     if workers >= enough or (stages > 1 and not device.is_cpu and 4 * workers >= enough):

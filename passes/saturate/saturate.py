@@ -24,6 +24,7 @@ from mgn.dialects.mgn.structure import PRECISION, STORED, GraphOp, graphs_of
 from mgn.passes.saturate.candidates.attention_joins import attention_joins
 from mgn.passes.saturate.candidates.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates.candidates import CandidateSet
+from mgn.passes.saturate.candidates.column_joins import column_joins
 from mgn.passes.saturate.candidates.commits import charge_commits
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.offers import find_candidates
@@ -232,6 +233,9 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
             joined += attention_joins(view, found, device, reach)
             for template, classes in [*joined, *prepared_copies(view, found, device)]:
                 if not limits.keep_bits or keeps_bits(template.body, view.signatures):
+                    found.add(template, classes)
+            if not limits.keep_bits:
+                for template, classes in [*column_joins(view, found, device, reach)]:
                     found.add(template, classes)
         charge_commits(view, found, device)
     with _timed(seconds, "extract"):

@@ -113,7 +113,7 @@ class Arranger:
     def ways(self, template: Template, values: NewValues) -> list[Way]:
         """What a template's arrangements come to, the cheapest first."""
         found = self._arrangements(template, values)
-        ways = [Way(item, self._pieces(item, template, values)) for item in found]
+        ways = [Way(item, self.pieces(item, template, values)) for item in found]
         return sorted((way for way in ways if way.pieces), key=lambda way: way.price)
 
     def _arrangements(self, template: Template, values: NewValues) -> Sequence[Arrangement]:
@@ -128,7 +128,7 @@ class Arranger:
             self.found[key] = found
             return found
 
-    def _pieces(
+    def pieces(
         self, arrangement: Arrangement, template: Template, values: NewValues
     ) -> list[Template]:
         """The kernels of an arrangement; none where one of them cannot be."""

@@ -8,9 +8,11 @@ diamond.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 from mgn.dialects.fusion import KernelKind
+from mgn.passes.saturate.candidates.cones import Traits
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, renamed
 
 ALONE = "one kernel"
@@ -123,10 +125,32 @@ def _set_of(names: Sequence[int], bits: dict[int, int]) -> int:
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class ColumnSum:
+    """Sums over the first axes, and what follows them, as one kernel that may have others in its
+    place: where it stands, and at the price of what is cheapest.
+    """
+
+    template: Template
+    classes: tuple[int, ...]
+    traits: Sequence[Traits]
+
+    @cached_property
+    def results(self) -> tuple[int, ...]:
+        """The classes that it writes."""
+        return tuple([self.classes[name] for name in self.template.results])
+
+    @cached_property
+    def reads(self) -> frozenset[int]:
+        """The classes that it reads."""
+        return frozenset(self.classes[name] for name in self.template.reads)
+
+
 @dataclass
 class CandidateSet:
     """All candidates by number, those that write each class, and the order of the classes.
 
+    `sums` are those of columns that kernels of rows may make besides (column_joins.py).
     `handed` are the values that kernels of an arrangement hand to each other; `memoise` says
     whether what repeats in all this is worked out once. `left_out` counts by reason the distinct
     candidates that were met and are none of these.
@@ -136,6 +160,7 @@ class CandidateSet:
     writers: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     position: dict[int, int] = field(default_factory=dict[int, int])
     outputs: tuple[int, ...] = ()
+    sums: list[ColumnSum] = field(default_factory=list[ColumnSum])
     handed: frozenset[int] = frozenset()
     considered: int = 0
     left_out: Counter[str] = field(default_factory=Counter[str])

@@ -5,14 +5,20 @@ then in the view too.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
 from mgn.diagnostics import MgnError
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates.arranging import Arranger, NewValues, Placer
-from mgn.passes.saturate.candidates.candidates import CandidateSet, Template, undominated
+from mgn.passes.saturate.candidates.candidates import (
+    CandidateSet,
+    ColumnSum,
+    Template,
+    undominated,
+)
+from mgn.passes.saturate.candidates.column_joins import is_column_sum
 from mgn.passes.saturate.candidates.cuts import CutBuilder, CutSet, PlacedCuts
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
@@ -54,6 +60,8 @@ def find_candidates(
         for template in offered.templates:
             if not values.made or placer.is_first(template, classes):
                 found.add(template, classes)
+        for template in offered.sums:
+            found.sums.append(ColumnSum(template, placed[key].classes, placed[key].cuts.traits))
         if not offered.templates:
             value = view.classes[key]
             names = sorted({view.signatures[item.signature].name for item in value.members})
@@ -74,6 +82,13 @@ class _Offer:
     whole: Template
     ways: tuple[tuple[Template, ...], ...]
 
+    @property
+    def price(self) -> float:
+        """What it costs in the cheapest of these ways."""
+        best = self.ways[ARRANGED]
+        alone = any(template.body is self.whole.body for template in best)
+        return self.whole.price if alone else sum(template.price for template in best)
+
     @cached_property
     def has_several(self) -> bool:
         """Whether a template of it has several results, and so could wait for itself."""
@@ -82,12 +97,13 @@ class _Offer:
 
 @dataclass(frozen=True)
 class _Offered:
-    """The templates of a cut set that are left, and the names of its values that any of them reads
-    or writes, in their order.
+    """The templates of a cut set that are left, the names of its values that any of them reads or
+    writes, in their order, and sums of columns, whatever is left of these.
     """
 
     templates: Sequence[Template]
     mentioned: Sequence[int]
+    sums: Sequence[Template]
 
 
 class _Offers:
@@ -103,6 +119,7 @@ class _Offers:
         self.arranger = Arranger(view, device, limits.keep_bits)
         self.values: dict[int, NewValues] = {}
         self.made: dict[int, list[_Offer]] = table(limits.memoise)
+        self.summed: dict[int, list[Template]] = table(limits.memoise)
         self.kept: dict[tuple[int, tuple[tuple[int, int], ...]], _Offered] = table(limits.memoise)
 
     def of(self, placed: PlacedCuts) -> tuple[_Offered, NewValues]:
@@ -125,8 +142,21 @@ class _Offers:
             left = dict(changed)
             tried = (offer.ways[left.get(place, ARRANGED)] for place, offer in enumerate(made))
             templates = [template for templates in tried for template in templates]
-            kept = self.kept[cuts.number, changed] = _offered(templates, len(cuts.traits))
+            kept = self.kept[cuts.number, changed] = _offered(
+                templates, len(cuts.traits), self._sums(cuts, made)
+            )
         return kept, values
+
+    def _sums(self, cuts: CutSet, made: Sequence[_Offer]) -> Sequence[Template]:
+        """The sums of columns of a cut set, at the price of what is best in their place."""
+        found = self.summed.get(cuts.number)
+        if found is None:
+            found = self.summed[cuts.number] = [
+                replace(offer.whole, price=offer.price)
+                for offer in made
+                if is_column_sum(offer.whole, self.view.signatures) and not cuts.traits[0].prepared
+            ]
+        return found
 
     def _left(self, offer: _Offer, classes: tuple[int, ...], values: NewValues) -> int:
         """Which way is left of those that an offer has there."""
@@ -189,7 +219,7 @@ class _Offers:
             yield from combinations(names, size)
 
 
-def _offered(templates: Sequence[Template], known: int) -> _Offered:
+def _offered(templates: Sequence[Template], known: int, sums: Sequence[Template]) -> _Offered:
     left = undominated(templates)
     met = dict.fromkeys(name for item in left for name in (*item.inputs, *item.results))
-    return _Offered(left, [name for name in met if name < known])
+    return _Offered(left, [name for name in met if name < known], sums)

@@ -190,13 +190,18 @@ def waits(template: Template, classes: tuple[int, ...], reach: Reach) -> bool:
 
 class Merger:
     """Joins two kernels to one of some kinds: each pair of templates once, for each way in which
-    they share values.
+    they share values. Where they are `chained`, the second may read what the first writes.
     """
 
     def __init__(
-        self, view: View, device: Device, memoise: bool, kinds: Collection[KernelKind] = MERGED
+        self,
+        view: View,
+        device: Device,
+        memoise: bool,
+        kinds: Collection[KernelKind] = MERGED,
+        chained: bool = False,
     ) -> None:
-        self.view, self.kinds = view, kinds
+        self.view, self.kinds, self.chained = view, kinds, chained
         self.priced = PricedBodies(view.signatures, device)
         self.used: dict[Template, tuple[int, ...]] = {}
         self.made: dict[_Pair, tuple[Template | None]] = table(memoise)
@@ -234,7 +239,9 @@ class Merger:
         prepared = classes[first.results[0]].prepared
         if classes[second.results[0]].prepared is not prepared:
             return None
-        if any(result in other.reads for result in results for other in (first, second)):
+        if not self.chained and not set(first.results).isdisjoint(second.reads):
+            return None
+        if not set(second.results).isdisjoint(first.reads):
             return None
         ordered = body_order(nodes, results)
         if ordered is None:

@@ -36,6 +36,7 @@ from mgn.passes.arrangements.split_attention import SplitAttention, choose_keys
 from mgn.passes.arrangements.split_digits import SplitDigits, choose_digit_part
 from mgn.passes.arrangements.split_products import SplitProduct, choose_parts
 from mgn.passes.arrangements.split_reductions import (
+    KEPT_ROWS,
     LEAST_ELEMENTS,
     Cut,
     SplitReduction,
@@ -232,6 +233,14 @@ def long_rows(
         units = device.compute_units
         return LongRows(-(-workers // units) * units / workers, passes)
     return LongRows(enough / workers, passes)
+
+
+def walks_columns_again(form: Form, device: Device) -> bool:
+    """Whether a reduction down columns walks these once more for what it writes of each element, as
+    it keeps nothing of them, or they are longer than what a GPU's group keeps.
+    """
+    space = RowSpace(form.shape, form.axes)
+    return space.innermost_is_kept and (device.is_cpu or space.length > KEPT_ROWS)
 
 
 def _stages(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> int:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mgn.dialects.fusion import KernelKind
 from mgn.dialects.fusion.forms import HALVES
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST
@@ -82,7 +83,7 @@ def figures_of(signature: Signature, device: Device) -> Figures:
 
 def _new_figures(signature: Signature, device: Device) -> Figures:
     steps, demands, kind = None, None, signature.kind
-    if kind is Kind.REDUCTION:
+    if kind is Kind.REDUCTION or signature.heavy is KernelKind.ROW_BLOCKS:
         weight = COMPARING if device.is_cpu and signature.name in COMPARED else 1.0
         steps = 2.0 * weight * signature.operand_sizes[0] / device.rate(signature.element)
         demands = [float(signature.operand_sizes[0])]

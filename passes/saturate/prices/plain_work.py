@@ -15,7 +15,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import BodyNode, Form, Place
+from mgn.passes.saturate.prices.forms import IN_ROW_SPACE, BodyNode, Form, Place
 from mgn.passes.saturate.prices.operation_figures import Figures, figures_of
 
 GATHER_READ = 1.25
@@ -55,7 +55,7 @@ class RowWork:
 
     @staticmethod
     def of(form: Form, device: Device) -> "RowWork":
-        reduces = form.kind is KernelKind.REDUCTION
+        reduces = form.kind in IN_ROW_SPACE
         if not (device.is_cpu and reduces and len(form.shape) - 1 in form.axes):
             return RowWork(False, 1.0, 0.0)
         lanes = float(min(device.lanes(4), MOST_LANES))
@@ -156,7 +156,7 @@ def bytes_read(
 
 def space_of(signature: Signature, place: Place, form: Form) -> int:
     """How often a kernel evaluates a value to write it."""
-    if form.kind is KernelKind.REDUCTION and place in IN_ROWS:
+    if form.kind in IN_ROW_SPACE and place in IN_ROWS:
         return form.rows
     return signature.size
 
@@ -166,6 +166,6 @@ def demands_of(signature: Signature, evaluations: float, form: Form) -> Sequence
     sizes = signature.operand_sizes
     if signature.name in ("concat", "pad"):
         return [min(evaluations, float(size)) for size in sizes]
-    if form.kind is KernelKind.REDUCTION and signature.kind is Kind.ELEMENTWISE:
+    if form.kind in IN_ROW_SPACE and signature.kind is Kind.ELEMENTWISE:
         return [evaluations if size > 1 else 1.0 for size in sizes]
     return [evaluations if size > 1 else min(evaluations, 1.0) for size in sizes]

@@ -35,8 +35,8 @@ from mgn.dialects.types import element_of
 from mgn.passes.arrangements.copied_operands import SCATTERED, TILED
 from mgn.passes.arrangements.prepack_products import TO_PANELS
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.arrangements import LongRows, long_rows
-from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
+from mgn.passes.saturate.prices.arrangements import LongRows, long_rows, walks_columns_again
+from mgn.passes.saturate.prices.forms import IN_ROW_SPACE, BodyNode, Facts, Form
 from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, matrix_use, unit_facts
 from mgn.passes.saturate.prices.operation_figures import Figures, figures_of
 from mgn.passes.saturate.prices.plain_work import (
@@ -87,6 +87,7 @@ SCHEDULED = (
     KernelKind.UPDATE,
     KernelKind.RECURRENCE,
     KernelKind.ATTENTION_GRADIENT,
+    KernelKind.ROW_BLOCKS,
 )
 """Kinds of kernels whose schedule says what their heavy operation takes."""
 
@@ -205,7 +206,7 @@ def measure_kernel(
         passes = schedule.passes or passes
     across = math.ceil(form.shape[-1] / NORMED_COLUMNS) if form.reduced else passes[0]
     again = 1.0 + REREAD * (across - 1.0)
-    reduces = form.kind is KernelKind.REDUCTION
+    reduces = form.kind in IN_ROW_SPACE
     rows, places, heavy = float(form.rows) if reduces else math.inf, form.places, form.heavy
     if form.reduced:
         rows = float(across * math.prod(form.reduced[:-1]))
@@ -290,11 +291,13 @@ def measure_kernel(
     if form.kind is KernelKind.UPDATE and heavy is not None:
         written = _part_bytes(known[heavy])
     read = bytes_read(leaves, times, strided, scattered)
-    if reduces:
+    if form.kind is KernelKind.REDUCTION:
         full = any(known[name].shape == form.shape for name in results)
         long = long_rows(body, form, leaf_types, signatures, device, full)
         if long is not None:
             return _of_long_rows(read, written, seconds, long)
+        if full and walks_columns_again(form, device):
+            read, seconds = 2.0 * read, 2.0 * seconds
     if form.kind is KernelKind.CONTRACTION and heavy is not None and not device.is_cpu:
         batches = math.prod(known[heavy].shape[:-2])
         if math.prod(passes) * batches >= device.compute_units:
@@ -325,6 +328,8 @@ def work_of(
         long = long_rows(body, form, leaf_types, signatures, device, full)
         if long is not None:
             return _of_long_rows(plain.read, written, plain.seconds, long)
+        if full and walks_columns_again(form, device):
+            return Work(2.0 * plain.read + written, 2.0 * plain.seconds)
     return Work(plain.read + written, plain.seconds)
 
 
