@@ -58,7 +58,6 @@ ATTRIBUTE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "together": layouts.together,
     "moved": layouts.moved,
     "lifted": layouts.lifted,
-    "place": lambda axis, perm: perm[axis],
     "places": lambda axes, perm: tuple(sorted(perm[axis] for axis in axes)),
     "beside": contracted_sums.beside,
     "left_turned": contracted_sums.left_turned,

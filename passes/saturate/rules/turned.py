@@ -70,14 +70,6 @@ TURNED: tuple[Rule, ...] = (
         "keeps_last(P)",
     ),
     Rule(
-        "concat-of-turned",
-        f"concat([{TURNED_X}, transpose(y, perm=P)], axis=A)",
-        "transpose(concat([x, y], axis=place(A, P)), perm=P)",
-        EXACT,
-        "the same elements",
-        "keeps_last(P)",
-    ),
-    Rule(
         "repeated-and-turned",
         "transpose(broadcast_to(reshape(x, shape=D), shape=E), perm=P)",
         "broadcast_to(reshape(transpose(reshape(x, shape=without_group(D, -3)), "

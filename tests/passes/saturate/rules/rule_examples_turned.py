@@ -40,12 +40,11 @@ def turned(row: str, rng: random.Random, variables: list[str]) -> Instance:
     shapes: dict[str, Shape] = {"x": shape, "y": shape}
     if "both" in row:
         shapes["y"] = tuple(1 if rng.random() < 0.3 else size for size in shape)
-    elif "concat" not in row:
+    else:
         thin = tuple(1 if rng.random() < 0.5 else size for size in result)
         one = (*(1,) * (len(result) - 1), result[-1])
         shapes["y"] = rng.choice([thin, thin, one, result, result[-1:], result[-2:]])
-    axis = rng.randrange(len(shape))
-    attributes: dict[str, object] = {"P": perm, "A": axis}
+    attributes: dict[str, object] = {"P": perm}
     if row.removeprefix("wrong ").startswith("sum"):
         axes = rng.sample(range(len(shape)), rng.choice([1, 1, 2]))
         attributes["A"] = tuple(sorted(axes))

@@ -268,7 +268,6 @@ VARIANTS = (
     ("sub-of-leading-axes", "right", "sub(x, y)", "sub(y, x)"),
     ("transpose-of-merged-axes", "right", "transpose(x, ", "transpose(neg(x), "),
     ("slice-of-turned", "right", "starts=moved(A, P)", "starts=A"),
-    ("concat-of-turned", "right", "[x, y]", "[y, x]"),
     ("sum-of-turned", "right", "sum(x", "sum(neg(x)"),
     ("neg-of-turned", "right", "neg(x)", "x"),
     ("sub-of-both-turned", "right", "sub(x, y)", "sub(y, x)"),
