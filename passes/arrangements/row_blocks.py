@@ -15,8 +15,8 @@ After:
     }
 
 The first kernel is worth little by itself. It may be one with a kernel that goes over the same
-rows, as that of a norm's gradient (`passes/saturate/candidates/column_joins.py`). Sums of half
-precision are kept in f32.
+rows, as that of a norm's gradient: `passes/saturate/horizontal_fusion/column_joins.py`. Sums of
+half precision are kept in f32.
 """
 
 from dataclasses import dataclass

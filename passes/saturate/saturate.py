@@ -21,17 +21,14 @@ from mgn.diagnostics import MgnError, clipped
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import PRECISION, STORED, GraphOp, graphs_of
-from mgn.passes.saturate.candidates.attention_joins import attention_joins
 from mgn.passes.saturate.candidates.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates.candidates import CandidateSet
-from mgn.passes.saturate.candidates.column_joins import column_joins
 from mgn.passes.saturate.candidates.commits import charge_commits
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.prepared_copies import prepared_copies
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
-from mgn.passes.saturate.candidates.siblings import sibling_candidates
 from mgn.passes.saturate.check import check_selection
 from mgn.passes.saturate.egraph.engine import SaturatedGraph, saturate_facts
 from mgn.passes.saturate.egraph.runaway import is_worth_a_choice, rules_to_leave_out
@@ -47,6 +44,9 @@ from mgn.passes.saturate.extraction.extract import Extraction, extract
 from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.passes.saturate.extraction.unread_results import drop_unread
 from mgn.passes.saturate.extraction.whole_search import Searched, search_whole
+from mgn.passes.saturate.horizontal_fusion.attention_joins import attention_joins
+from mgn.passes.saturate.horizontal_fusion.column_joins import column_joins
+from mgn.passes.saturate.horizontal_fusion.side_by_side import sibling_candidates
 from mgn.passes.saturate.layouts.choice import with_best_layout
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
 from mgn.passes.saturate.narrow_results import narrow_results

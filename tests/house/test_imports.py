@@ -83,6 +83,7 @@ ORDERED: dict[str, tuple[str, ...]] = {
         "egraph",
         "prices",
         "candidates",
+        "horizontal_fusion",
         "extraction",
         "explain",
         "layouts",

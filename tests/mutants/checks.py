@@ -15,7 +15,7 @@ from mgn.passes.saturate.saturate import literals_of
 from mgn.testing.instances import instances
 from mgn.testing.left_sides import left_side
 from mgn.testing.trials import acted_on, difference_of
-from tests.passes.saturate.rules.rule_examples import example_of
+from tests.passes.saturate.rules.examples.rule_examples import example_of
 
 COMMUTING = ("add", "mul", "max", "min", "logical_and", "logical_or", "eq", "ne")
 """Operations that `test_mutants.py` tries with their operands exchanged."""

@@ -13,6 +13,7 @@ import ast
 import copy
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,7 @@ from mgn.diagnostics import MgnError
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.rules.table import BUILT_IN
 from mgn.testing import try_rule
-from tests.passes.saturate.rules.rule_examples import example_of
+from tests.passes.saturate.rules.examples.rule_examples import example_of
 
 WANTED, MOST = 40, 1200
 """Instances that a mutant has to survive, and how many are drawn to find them."""
@@ -51,11 +52,14 @@ class Mutant:
     rule: Rule
     kind: str
     what: str
+    place: int = 1
+    """Of several places of a row where the same is changed, which one."""
 
     @property
     def name(self) -> str:
-        """`row: what was changed`."""
-        return f"{self.rule.name}: {self.what}"
+        """`row: what was changed`, and where that is not the only place."""
+        again = f", place {self.place}" if self.place > 1 else ""
+        return f"{self.rule.name}: {self.what}{again}"
 
 
 @dataclass(frozen=True)
@@ -79,14 +83,16 @@ def drafts_of(rule: Rule) -> Iterator[Draft]:
         yield _draft(rule, "condition", f"without {part}", when=kept)
     for stricter in STRICTER[rule.equality]:
         yield _draft(rule, "class", f"as {stricter}", equality=stricter)
+    places = Counter[str]()
     for side in ("left", "right"):
         tree = ast.parse(getattr(rule, side), mode="eval").body
         names = sorted({node.id for node in _variables(tree)})
         for node in ast.walk(tree):
             for kind, change in CHANGES.items():
-                for number in range(sum(1 for _ in change(node, names))):
-                    make = partial(_changed, rule, side, tree, node, names, kind, number)
-                    yield Draft(kind, make)
+                for number, (what, _) in enumerate(change(node, names)):
+                    places[f"{side}, {what}"] += 1
+                    change_at = (node, names, kind, number, places[f"{side}, {what}"])
+                    yield Draft(kind, partial(_changed, rule, side, tree, *change_at))
 
 
 def _draft(rule: Rule, kind: str, what: str, **fields: object) -> Draft:
@@ -97,7 +103,14 @@ Change = Callable[[ast.AST, Sequence[str]], Iterator[tuple[str, ast.AST]]]
 
 
 def _changed(
-    rule: Rule, side: str, tree: ast.AST, node: ast.AST, names: Sequence[str], kind: str, at: int
+    rule: Rule,
+    side: str,
+    tree: ast.AST,
+    node: ast.AST,
+    names: Sequence[str],
+    kind: str,
+    at: int,
+    again: int,
 ) -> Mutant:
     """A row with one node of a side changed in one of the ways of a kind."""
     what, new = next(itertools.islice(CHANGES[kind](node, names), at, None))
@@ -105,7 +118,7 @@ def _changed(
     fresh = copy.deepcopy(tree)
     target = next(itertools.islice(ast.walk(fresh), place, None))
     fresh = _Put(target, copy.deepcopy(new)).visit(fresh)
-    return Mutant(replace(rule, **{side: ast.unparse(fresh)}), kind, f"{side}, {what}")
+    return Mutant(replace(rule, **{side: ast.unparse(fresh)}), kind, f"{side}, {what}", again)
 
 
 class _Put(ast.NodeTransformer):

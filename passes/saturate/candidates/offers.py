@@ -18,7 +18,7 @@ from mgn.passes.saturate.candidates.candidates import (
     Template,
     undominated,
 )
-from mgn.passes.saturate.candidates.column_joins import is_column_sum
+from mgn.passes.saturate.candidates.column_sums import is_column_sum
 from mgn.passes.saturate.candidates.cuts import CutBuilder, CutSet, PlacedCuts
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies

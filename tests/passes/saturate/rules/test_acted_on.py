@@ -10,7 +10,7 @@ from mgn.passes.saturate.rules.table import RULES
 from mgn.testing.instances import Instance
 from mgn.testing.left_sides import Unfit
 from mgn.testing.trials import acted_on, values_of
-from tests.passes.saturate.rules.rule_trials import instances
+from tests.passes.saturate.rules.examples.rule_trials import instances
 
 COUNT = 60
 ROWS = ("scale-scale", "add-neg", "matmul-row-quotient", "mul-of-biased-scores", "recip-sqrt")

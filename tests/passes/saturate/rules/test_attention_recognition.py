@@ -15,7 +15,15 @@ from mgn.passes.saturate.encoding.encode import encode_graph
 from mgn.passes.saturate.rules.table import rules_of
 from mgn.passes.saturate.saturate import literals_of
 from mgn.passes.simplify import simplify_graph
-from tests.passes.saturate.rules.attention_spellings import SPELLINGS, B, D, H, S, merge, split
+from tests.passes.saturate.rules.examples.attention_spellings import (
+    SPELLINGS,
+    B,
+    D,
+    H,
+    S,
+    merge,
+    split,
+)
 from tests.passes.saturate.saturate_programs import CPU, build_graph, check_same, f32, kernels_of
 
 

@@ -19,7 +19,7 @@ from mgn.testing.trials import values_of
 from mgn.testing.values import Values, same_bits
 from tests.fuzz.device import Job, Runner
 from tests.fuzz.variants import SEPARATE
-from tests.passes.saturate.rules.rule_trials import instances
+from tests.passes.saturate.rules.examples.rule_trials import instances
 
 MOST = 300
 """Instances that are drawn for one that a row acts on."""

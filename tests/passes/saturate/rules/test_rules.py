@@ -18,7 +18,7 @@ from mgn.passes.saturate.rules.patterns import PatternError
 from mgn.passes.saturate.rules.rule import Rule, RuleClass, RuleError
 from mgn.passes.saturate.rules.table import RULES, forget_rule, register_rule
 from mgn.testing import UnsoundRule, check_rule
-from tests.passes.saturate.rules.rule_trials import try_rule
+from tests.passes.saturate.rules.examples.rule_trials import try_rule
 from tests.passes.saturate.saturate_programs import CPU, build_graph, saturated
 
 

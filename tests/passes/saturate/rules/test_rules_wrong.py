@@ -10,7 +10,7 @@ import pytest
 
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.rules.table import RULES
-from tests.passes.saturate.rules.rule_trials import try_rule
+from tests.passes.saturate.rules.examples.rule_trials import try_rule
 
 VARIANTS = (
     # row, field, exchanged text, by which text

@@ -14,7 +14,7 @@ from mgn.dialects.mgn.structure import GraphOp, ReadOp, graphs_of
 from mgn.passes.convert_precision import ConvertPrecision
 from mgn.passes.saturate import DEFAULT_CLASSES, RuleClass, SaturateOptions, saturate_graph
 from mgn.passes.simplify import simplify_graph
-from tests.passes.saturate.rules.spelled_programs import (
+from tests.passes.saturate.rules.examples.spelled_programs import (
     ATTENTION,
     DIVIDED,
     FAST,

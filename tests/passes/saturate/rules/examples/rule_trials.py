@@ -4,7 +4,7 @@ from functools import partial
 
 from mgn import testing
 from mgn.testing.instances import instances as rule_instances
-from tests.passes.saturate.rules.rule_examples import example_of
+from tests.passes.saturate.rules.examples.rule_examples import example_of
 
 ACTED_ON = 6
 """Instances that a row must have acted on; fewer would let variants of `test_rules_wrong` pass."""

@@ -14,8 +14,8 @@ import numpy as np
 from mgn.dialects.types import tensor
 from mgn.passes.saturate.rules.turned import TURNED
 from mgn.testing.instances import Instance
-from tests.passes.saturate.rules import rule_examples_attention as attention
-from tests.passes.saturate.rules import rule_examples_turned as turned
+from tests.passes.saturate.rules.examples import rule_examples_attention as attention
+from tests.passes.saturate.rules.examples import rule_examples_turned as turned
 
 Shape = tuple[int, ...]
 

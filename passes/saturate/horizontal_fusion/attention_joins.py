@@ -18,8 +18,8 @@ from mgn.dialects.types import element_of
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet
 from mgn.passes.saturate.candidates.limits import NO_GAIN
 from mgn.passes.saturate.candidates.reach import Reach
-from mgn.passes.saturate.candidates.siblings import Merger, Placed, waits
 from mgn.passes.saturate.egraph.view import Signature, View
+from mgn.passes.saturate.horizontal_fusion.side_by_side import Merger, Placed, waits
 from mgn.passes.saturate.prices.forms import PARTS, Place
 
 JOINED = (KernelKind.ATTENTION, KernelKind.ATTENTION_GRADIENT)

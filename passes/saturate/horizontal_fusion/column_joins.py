@@ -18,22 +18,17 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import tensor_bytes
 from mgn.passes.arrangements.row_blocks import SumsOfBlocks, choose_block
-from mgn.passes.arrangements.split_reductions import LEAST_ELEMENTS
 from mgn.passes.kernels.rows import RowSpace
 from mgn.passes.saturate.candidates.arranging import Arranger, NewValues, Placer
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, ColumnSum, Template
 from mgn.passes.saturate.candidates.limits import NO_GAIN
 from mgn.passes.saturate.candidates.reach import Reach
-from mgn.passes.saturate.candidates.siblings import Merger, Placed
-from mgn.passes.saturate.egraph.view import Signature, View
-from mgn.passes.saturate.prices.forms import Place
+from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.horizontal_fusion.side_by_side import Merger, Placed
 
 Shape = tuple[int, ...]
 Space = tuple[Shape, int]
 """A shape, and how many of its axes are rows: those that are added up."""
-
-OF_COLUMNS = (Place.KEPT, Place.DROPPED)
-"""Where values lie that there is one of for each column."""
 
 FORMS = 3
 """Kernels that are tried for what they write, and sums for what they come to."""
@@ -46,23 +41,6 @@ def column_joins(view: View, found: CandidateSet, device: Device, reach: Reach) 
     sums = _by_space(found.sums)
     if sums:
         yield from _Joins(view, found, device, reach).joins(sums)
-
-
-def is_column_sum(template: Template, signatures: Sequence[Signature]) -> bool:
-    """Whether a kernel adds up all rows of what it reads or computes of that, and writes values of
-    columns.
-    """
-    form = template.form
-    if form.kind is not KernelKind.REDUCTION or not form.leading or template.facts:
-        return False
-    if len(form.axes) == len(form.shape) or prod(form.shape) < LEAST_ELEMENTS:
-        return False
-    sums = [node for node in template.body if signatures[node[1]].kind is Kind.REDUCTION]
-    plain = all(
-        signatures[number].name == "sum" and form.places.get(item, Place.BEFORE) is Place.BEFORE
-        for _, number, (item,) in sums
-    )
-    return plain and all(form.places[name] in OF_COLUMNS for name in template.results)
 
 
 def _by_space(sums: Sequence[ColumnSum]) -> dict[Space, list[ColumnSum]]:

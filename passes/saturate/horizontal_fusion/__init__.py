@@ -1,0 +1,1 @@
+"""Horizontal fusion: candidates that write what several kernels would write side by side."""

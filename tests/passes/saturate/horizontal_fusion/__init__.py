@@ -1,0 +1,1 @@
+"""Tests of candidates that write what several kernels would."""

@@ -1,0 +1,1 @@
+"""Examples, programs and trials that tests of rules share."""
