@@ -84,7 +84,7 @@ def _tiles(explanation: Explanation) -> Iterator[str]:
             f"e-classes / e-nodes after {counted(saturation.iterations, 'iteration')}, "
             f"saturated: {saturation.fixpoint}",
         ),
-        (f"{saturation.candidates}", f"candidates from {saturation.considered} distinct cones"),
+        (f"{saturation.candidates}", f"candidates from {saturation.considered} distinct cuts"),
         (seconds_text(report.compile_seconds), "to compile"),
     ]
     yield '<div class="tiles">'

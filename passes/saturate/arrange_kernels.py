@@ -27,7 +27,7 @@ from mgn.dialects.mgn.operation import TensorOp
 from mgn.passes.arrangements.kernel_pieces import KernelPieces
 from mgn.passes.saturate.candidates.arranging import Arranger, NewValues
 from mgn.passes.saturate.candidates.candidates import Template
-from mgn.passes.saturate.candidates.cones import Traits
+from mgn.passes.saturate.candidates.cuts import Traits
 from mgn.passes.saturate.egraph.view import Signature, View
 from mgn.passes.saturate.prices.forms import BodyNode, classify
 from mgn.passes.saturate.prices.kernel_facts import kernel_facts

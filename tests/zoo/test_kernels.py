@@ -8,7 +8,7 @@ LAYERS = 2
 
 
 def test_each_norm_and_softmax_of_a_transformer_is_one_kernel() -> None:
-    """A search within limits once kept no cone that reads what a product wrote: the sums of norms,
+    """A search within limits once kept no cut that reads what a product wrote: the sums of norms,
     and the largest elements of rows, were kernels of their own.
     """
     program = mgn.parse_file(MODELS / "vit.mgn")

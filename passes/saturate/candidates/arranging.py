@@ -20,7 +20,7 @@ from mgn.passes.arrangements.prepack_products import PackedOperand
 from mgn.passes.arrangements.prepack_weights import PackedWeights
 from mgn.passes.arrangements.transformed_filters import TransformedFilters
 from mgn.passes.saturate.candidates.candidates import ALONE, Arranged, Template
-from mgn.passes.saturate.candidates.cones import Traits
+from mgn.passes.saturate.candidates.cuts import Traits
 from mgn.passes.saturate.candidates.outlines import Outlines
 from mgn.passes.saturate.candidates.pieces import NewValue, OwnNames, Piece
 from mgn.passes.saturate.egraph.view import Member, ValueClass, View
@@ -32,7 +32,7 @@ from mgn.passes.saturate.prices.prices import price_per_run
 @dataclass
 class NewValues:
     """Values and e-nodes beside those of the view, over local names: the names of values follow
-    those of the cut set; `members` are further e-nodes of its own classes.
+    those of the cut list; `members` are further e-nodes of its own classes.
     """
 
     traits: Sequence[Traits]
@@ -56,7 +56,7 @@ class NewValues:
         return self.traits[name].type if name < known else self.made[name - known].type
 
     def made_from(self, name: int) -> set[int]:
-        """The cut set's values that a value is made from; one of these is itself."""
+        """The cut list's values that a value is made from; one of these is itself."""
         known = len(self.traits)
         if name < known:
             return {name}
@@ -84,7 +84,7 @@ class Way:
 
 
 class Arranger:
-    """Works out the arrangements of templates, over the names of their cut sets.
+    """Works out the arrangements of templates, over the names of their cut lists.
 
     `local` says that each kernel's arrangement is its own affair: it may not depend on what others
     have copied.
@@ -164,7 +164,7 @@ class Arranger:
         return not (self.view.prepares and values.is_prepared(packed))
 
     def _placed(self, piece: Piece, names: Sequence[int], values: NewValues) -> Template:
-        """A kernel of an arrangement over names of a cut set and what it makes."""
+        """A kernel of an arrangement over names of a cut list and what it makes."""
         results = tuple([names[item] for item in piece.results])
         reads = tuple([names[item] for item in piece.reads])
         prepared = self.view.prepares and all(map(values.is_prepared, reads))
@@ -188,7 +188,7 @@ def _shared_price(pieces: Sequence[Template], values: NewValues) -> float:
 
 
 class Placer:
-    """Enters new values into a view where a cut set stands: each that computes the same once."""
+    """Enters new values into a view where a cut list stands: each that computes the same once."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -214,7 +214,7 @@ class Placer:
         return True
 
     def place(self, values: NewValues, classes: tuple[int, ...]) -> tuple[int, ...]:
-        """The classes of a cut set's names and of the new ones."""
+        """The classes of a cut list's names and of the new ones."""
         found = list(classes)
         for value in values.made:
             operands = tuple(found[name] for name in value.operands)

@@ -1,6 +1,6 @@
 """Values that their one reader broadcasts: whether it may pay to have them in memory.
 
-In: a view and a device; the cones of such a value. Out: its *repeats*, how many times more often
+In: a view and a device; the cuts of such a value. Out: its *repeats*, how many times more often
 than once an element a kernel evaluates it at most that computes it for its reader; and whether this
 may cost more than to write it. Ten `tanh` of a column that a matrix then adds are evaluated once
 for each element of the matrix.
@@ -26,7 +26,7 @@ from mgn.dialects.fusion.forms import HELD_WHOLE
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
-from mgn.passes.saturate.candidates.cones import Cone, Traits
+from mgn.passes.saturate.candidates.cuts import Cut, Traits
 from mgn.passes.saturate.egraph.view import Signature, View
 from mgn.passes.saturate.prices.forms import BodyNode, classify
 from mgn.passes.saturate.prices.prices import measure_kernel
@@ -85,19 +85,19 @@ def _demands(view: View, node: BodyNode, evaluations: float, device: Device) -> 
 
 
 def costs_a_launch(
-    cones: Sequence[Cone],
+    cuts: Sequence[Cut],
     traits: Sequence[Traits],
     signatures: Sequence[Signature],
     device: Device,
 ) -> bool:
-    """Whether the repeats of a class may cost more than a launch, computed by one of its cones."""
+    """Whether the repeats of a class may cost more than a launch, computed by one of its cuts."""
     repeats = traits[0].repeats
     if not repeats:
         return False
-    for cone in cones:
-        if cone.form.kind is KernelKind.POINTWISE:
-            types = {name: traits[name].type for name in cone.leaves}
-            work = measure_kernel(cone.body, cone.form, (0,), types, signatures, device)
+    for cut in cuts:
+        if cut.form.kind is KernelKind.POINTWISE:
+            types = {name: traits[name].type for name in cut.leaves}
+            work = measure_kernel(cut.body, cut.form, (0,), types, signatures, device)
             if repeats * work.seconds > device.launch_cost:
                 return True
     return False

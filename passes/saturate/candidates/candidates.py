@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Protocol, TypeVar
 
 from mgn.dialects.fusion import KernelKind
-from mgn.passes.saturate.candidates.cones import Traits
+from mgn.passes.saturate.candidates.cuts import Traits
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, renamed
 
 ALONE = "one kernel"

@@ -24,8 +24,8 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.candidates.arranging import Arranger, NewValues
 from mgn.passes.saturate.candidates.candidates import CandidateSet, Template
-from mgn.passes.saturate.candidates.cones import Traits
-from mgn.passes.saturate.candidates.cuts import body_order
+from mgn.passes.saturate.candidates.cut_lists import body_order
+from mgn.passes.saturate.candidates.cuts import Traits
 from mgn.passes.saturate.candidates.kernel_bodies import KernelBodies, Part
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies

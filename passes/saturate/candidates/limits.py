@@ -20,10 +20,10 @@ TIME = "kernels beyond the limits of the search"
 class CutLimits:
     """Bounds of the search, which do not say that what lies beyond them is worse.
 
-    `cones` are kept for each kernel kind, `attending` ones of attention, and `besides` that read
+    `cuts` are kept for each kernel kind, `attending` ones of attention, and `besides` that read
     what these compute. `merges` are tried for an e-node, `attention` for an attention: it has up to
     four operands, each of which may come in two ways at least that cost as much. A user of a
-    class tries `ways` of its cones where all are of one kind, and else `pointwise` ones and
+    class tries `ways` of its cuts where all are of one kind, and else `pointwise` ones and
     `others` of each further kind; products that reduce rows are a way besides: there is always one
     without. The last `extras` values inside a body may be written too. Of the kernels that read one
     value, `readers` are joined with each other and up to `together` at once, `forms` of each
@@ -36,7 +36,7 @@ class CutLimits:
     repeats is worked out once.
     """
 
-    cones: int = 4
+    cuts: int = 4
     besides: int = 2
     merges: int = 24
     attention: int = 81

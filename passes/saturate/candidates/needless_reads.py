@@ -18,17 +18,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from mgn.dialects.types import tensor_bytes
-from mgn.passes.saturate.candidates.cones import Cone, Traits
+from mgn.passes.saturate.candidates.cuts import Cut, Traits
 
 Places = tuple[int, ...]
 """Of each operand, by which of its choices it comes."""
 
-Choice = Sequence[Cone | None]
+Choice = Sequence[Cut | None]
 """The ways in which an operand may come: None is from memory."""
 
 
 def needless_reads(
-    merged: Mapping[Places, Cone | None],
+    merged: Mapping[Places, Cut | None],
     names: Sequence[int],
     choices: Sequence[Choice],
     traits: Sequence[Traits],
@@ -47,9 +47,9 @@ def needless_reads(
         if operand.stored or operand.prepared is not traits[0].prepared:
             continue
         choice = choices[position]
-        ways = [instead[position][way] for way, cone in enumerate(choice) if cone is not None]
-        for places, cone in merged.items():
-            if cone is None or cone.form.reduced or choice[places[position]] is not None:
+        ways = [instead[position][way] for way, cut in enumerate(choice) if cut is not None]
+        for places, cut in merged.items():
+            if cut is None or cut.form.reduced or choice[places[position]] is not None:
                 continue
             alike = [instead[item][place] for item, place in enumerate(places)]
             if _computes_in_each(merged, alike, position, ways):
@@ -57,7 +57,7 @@ def needless_reads(
 
 
 def note_besides(
-    legal: Mapping[Places, Cone],
+    legal: Mapping[Places, Cut],
     names: Sequence[int],
     choices: Sequence[Choice],
     traits: Sequence[Traits],
@@ -74,15 +74,15 @@ def note_besides(
             for position, place in enumerate(places)
             if alike[position] and choices[position][place] is not None
         )
-        for places, cone in legal.items()
-        if not cone.form.reduced
+        for places, cut in legal.items()
+        if not cut.form.reduced
     }
     for places, own in inside.items():
         legal[places].besides = any(own < others for others in inside.values())
 
 
 def _computes_in_each(
-    merged: Mapping[Places, Cone | None],
+    merged: Mapping[Places, Cut | None],
     alike: Sequence[Sequence[int]],
     position: int,
     ways: Sequence[Sequence[int]],
@@ -94,7 +94,7 @@ def _computes_in_each(
     for way in ways:
         each = [*alike[:position], way, *alike[position + 1 :]]
         tried = [merged[places] for places in product(*each) if places in merged]
-        if tried and not any(cone is not None and not cone.form.reduced for cone in tried):
+        if tried and not any(cut is not None and not cut.form.reduced for cut in tried):
             return False
         found |= bool(tried)
     return found
@@ -105,19 +105,19 @@ def _others_for(name: int, choice: Choice, traits: Sequence[Traits]) -> list[Seq
     that may be stored, or that take no more memory than the operand.
     """
     found: list[Sequence[int]] = []
-    for place, cone in enumerate(choice):
+    for place, cut in enumerate(choice):
         others = [
             other
             for other, instead in enumerate(choice)
-            if cone is not None and instead is not None and _replaces(name, instead, cone, traits)
+            if cut is not None and instead is not None and _replaces(name, instead, cut, traits)
         ]
         found.append([place, *others])
     return found
 
 
-def _replaces(name: int, instead: Cone, cone: Cone, traits: Sequence[Traits]) -> bool:
-    """Whether a cone reads what another computes, and computes else only what that one reads."""
-    inside = {node[0] for node in cone.body}
+def _replaces(name: int, instead: Cut, cut: Cut, traits: Sequence[Traits]) -> bool:
+    """Whether a cut reads what another computes, and computes else only what that one reads."""
+    inside = {node[0] for node in cut.body}
     read = [leaf for leaf in instead.leaves if leaf in inside]
     besides = [node[0] for node in instead.body if node[0] not in inside]
     if not read or any(traits[item].stored for item in besides):

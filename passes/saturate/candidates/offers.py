@@ -1,4 +1,4 @@
-"""The candidates of a graph: what its cut sets offer, as one kernel or arranged as several.
+"""The candidates of a graph: what its cut lists offer, as one kernel or arranged as several.
 
 In: a view and a device. Out: the `CandidateSet`; what arrangements hand from kernel to kernel is
 then in the view too.
@@ -19,7 +19,7 @@ from mgn.passes.saturate.candidates.candidates import (
     undominated,
 )
 from mgn.passes.saturate.candidates.column_sums import is_column_sum
-from mgn.passes.saturate.candidates.cuts import CutBuilder, CutSet, PlacedCuts
+from mgn.passes.saturate.candidates.cut_lists import CutBuilder, CutList, PlacedCuts
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.reach import Reach
@@ -61,7 +61,7 @@ def find_candidates(
             if not values.made or placer.is_first(template, classes):
                 found.add(template, classes)
         for template in offered.sums:
-            found.sums.append(ColumnSum(template, placed[key].classes, placed[key].cuts.traits))
+            found.sums.append(ColumnSum(template, placed[key].classes, placed[key].cut_list.traits))
         if not offered.templates:
             value = view.classes[key]
             names = sorted({view.signatures[item.signature].name for item in value.members})
@@ -97,7 +97,7 @@ class _Offer:
 
 @dataclass(frozen=True)
 class _Offered:
-    """The templates of a cut set that are left, the names of its values that any of them reads or
+    """The templates of a cut list that are left, the names of its values that any of them reads or
     writes, in their order, and sums of columns, whatever is left of these.
     """
 
@@ -107,7 +107,7 @@ class _Offered:
 
 
 class _Offers:
-    """Templates of a placed cut set, worked out once for each cut set."""
+    """Templates of a placed cut list, worked out once for each cut list."""
 
     def __init__(
         self, view: View, device: Device, reach: Reach, limits: CutLimits, priced: PricedBodies
@@ -124,37 +124,38 @@ class _Offers:
 
     def of(self, placed: PlacedCuts) -> tuple[_Offered, NewValues]:
         """The templates worth trying there, none that would wait for itself, and the values that
-        they make besides the cut set's.
+        they make besides the cut list's.
         """
-        cuts, classes = placed.cuts, placed.classes
-        made = self.made.get(cuts.number)
+        cut_list, classes = placed.cut_list, placed.classes
+        made = self.made.get(cut_list.number)
         if made is None:
-            self.values[cuts.number] = NewValues(cuts.traits)
-            made = self.made[cuts.number] = list(self._make(cuts))
-        values = self.values[cuts.number]
+            self.values[cut_list.number] = NewValues(cut_list.traits)
+            made = self.made[cut_list.number] = list(self._make(cut_list))
+        values = self.values[cut_list.number]
         changed = tuple(
             (place, way)
             for place, offer in enumerate(made)
             if offer.has_several and (way := self._left(offer, classes, values)) != ARRANGED
         )
-        kept = self.kept.get((cuts.number, changed))
+        kept = self.kept.get((cut_list.number, changed))
         if kept is None:
             left = dict(changed)
             tried = (offer.ways[left.get(place, ARRANGED)] for place, offer in enumerate(made))
             templates = [template for templates in tried for template in templates]
-            kept = self.kept[cuts.number, changed] = _offered(
-                templates, len(cuts.traits), self._sums(cuts, made)
+            kept = self.kept[cut_list.number, changed] = _offered(
+                templates, len(cut_list.traits), self._sums(cut_list, made)
             )
         return kept, values
 
-    def _sums(self, cuts: CutSet, made: Sequence[_Offer]) -> Sequence[Template]:
-        """The sums of columns of a cut set, at the price of what is best in their place."""
-        found = self.summed.get(cuts.number)
+    def _sums(self, cut_list: CutList, made: Sequence[_Offer]) -> Sequence[Template]:
+        """The sums of columns of a cut list, at the price of what is best in their place."""
+        found = self.summed.get(cut_list.number)
         if found is None:
-            found = self.summed[cuts.number] = [
+            found = self.summed[cut_list.number] = [
                 replace(offer.whole, price=offer.price)
                 for offer in made
-                if is_column_sum(offer.whole, self.view.signatures) and not cuts.traits[0].prepared
+                if is_column_sum(offer.whole, self.view.signatures)
+                and not cut_list.traits[0].prepared
             ]
         return found
 
@@ -182,21 +183,21 @@ class _Offers:
             if result < len(classes) and item != result
         )
 
-    def _make(self, cuts: CutSet) -> Iterator[_Offer]:
-        for template in self._templates(cuts):
-            best = tuple(self.arranger.offers(template, self.values[cuts.number]))
+    def _make(self, cut_list: CutList) -> Iterator[_Offer]:
+        for template in self._templates(cut_list):
+            best = tuple(self.arranger.offers(template, self.values[cut_list.number]))
             yield _Offer(template, ((), (template,), best))
 
-    def _templates(self, cuts: CutSet) -> Iterator[Template]:
-        traits = cuts.traits
+    def _templates(self, cut_list: CutList) -> Iterator[Template]:
+        traits = cut_list.traits
         signatures = self.view.signatures
         prepared = traits[0].prepared
-        for cone in cuts.cones:
-            body, form, leaves = cone.body, cone.form, cone.leaves
+        for cut in cut_list.cuts:
+            body, form, leaves = cut.body, cut.form, cut.leaves
             inputs = tuple(name for name in leaves if not traits[name].in_memory)
             types = {name: traits[name].type for name in leaves}
             facts = self.priced.facts(body, form, (0,), types)
-            yield Template(body, form, (0,), leaves, inputs, cone.price, facts)
+            yield Template(body, form, (0,), leaves, inputs, cut.price, facts)
             root = signatures[body[-1][1]]
             extras = [
                 name

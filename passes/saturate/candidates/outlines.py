@@ -1,9 +1,9 @@
 """What arrangements of a kernel come to, for each distinct body worked out once.
 
-In: a template, over names of a cut set, and an arrangement that it may have. Out: an `Outline`: the
-kernels with their prices, over names that the body decides alone, so that equal bodies, wherever
-they stand, have the same one. To find it, the template is written as a kernel, and arranged; where
-the right operand of a product is packed, the product alone (`packed_outlines.py`).
+In: a template, over names of a cut list, and an arrangement that it may have. Out: an `Outline`:
+the kernels with their prices, over names that the body decides alone, so that equal bodies,
+wherever they stand, have the same one. To find it, the template is written as a kernel, and
+arranged; where the right operand of a product is packed, the product alone (`packed_outlines.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

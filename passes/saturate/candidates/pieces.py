@@ -1,6 +1,6 @@
 """What an arrangement of a kernel comes to: its kernels, over names that its body decides alone.
 
-In: a template over names of a cut set. Out: the same over its own names, an `Outline` over these.
+In: a template over names of a cut list. Out: the same over its own names, an `Outline` over these.
 
     body       0 1 2 …, as the body mentions them
     made       the numbers that follow

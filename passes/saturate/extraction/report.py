@@ -177,7 +177,7 @@ class SaturateReport:
             f"{self.iterations} iterations, saturated: {self.fixpoint}"
             + (f", {self.unfolded} equal periods unfolded" if self.unfolded else ""),
             f"  rules fired          {fired or 'none'}",
-            f"  candidates           {self.candidates} from {self.considered} distinct cones, "
+            f"  candidates           {self.candidates} from {self.considered} distinct cuts, "
             f"{self.rejected} rejected, "
             f"{self.components} components ({self.distinct_components} solved)",
             f"  kernels chosen       {self._kernels}",

@@ -16,7 +16,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.shifts import LARGEST
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.candidates.commits import commit_seconds
-from mgn.passes.saturate.candidates.cuts import body_order, leaves_of
+from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.extraction.selection import Selection

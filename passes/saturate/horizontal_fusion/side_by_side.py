@@ -22,7 +22,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.shifts import LARGEST, SHIFTS
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
-from mgn.passes.saturate.candidates.cuts import body_order, leaves_of
+from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
 from mgn.passes.saturate.candidates.limits import NO_GAIN, TIME, CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.reach import Reach

@@ -23,7 +23,7 @@ from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.saturate import RuleClass, SaturateOptions, saturate_graph
-from mgn.passes.saturate.candidates.cuts import body_order, leaves_of
+from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.reach import Reach

@@ -20,8 +20,8 @@ from mgn.dialects.types import tensor
 from mgn.passes.saturate import SaturateReport, saturate_graph
 from mgn.passes.saturate.candidates import offers
 from mgn.passes.saturate.candidates.candidates import CandidateSet
-from mgn.passes.saturate.candidates.cones import Cone, Traits
-from mgn.passes.saturate.candidates.cuts import CutBuilder, best_of_each_kind
+from mgn.passes.saturate.candidates.cut_lists import CutBuilder, best_of_each_kind
+from mgn.passes.saturate.candidates.cuts import Cut, Traits
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.explain.trace import SaturateTrace
@@ -38,18 +38,18 @@ def all_candidates(graph: GraphOp, device: Device, monkeypatch: pytest.MonkeyPat
     """The candidates before those that others are better than in every way are left out."""
     with monkeypatch.context() as patched:
         patched.setattr(offers, "undominated", list)
-        patched.setattr(CutBuilder, "_node_cones", every_node_cone)
+        patched.setattr(CutBuilder, "_node_cuts", every_node_cut)
         view = saturated_view(graph)
         return offers.find_candidates(view, device, Reach(view))
 
 
-def every_node_cone(
+def every_node_cut(
     builder: CutBuilder,
     signature: int,
     operands: Sequence[tuple[int, tuple[int, ...]]],
     traits: Sequence[Traits],
-) -> list[Cone]:
-    """All legal cones of an e-node, each operand computed inside or read."""
+) -> list[Cut]:
+    """All legal cuts of an e-node, each operand computed inside or read."""
     root = builder.view.signatures[signature]
     choices = [
         builder._choices(number, mapped, traits, root, builder._before(root, position))  # pyright: ignore
@@ -59,7 +59,7 @@ def every_node_cone(
         builder._merge(signature, operands, combination, traits)  # pyright: ignore
         for combination in islice(product(*choices), builder.limits.merges)
     )
-    found = [cone for cone in merged if cone is not None]
+    found = [cut for cut in merged if cut is not None]
     if found:
         return found
     alone = builder._merge(signature, operands, [None] * len(operands), traits, bounded=False)  # pyright: ignore
@@ -188,22 +188,22 @@ def turned(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:
 def test_ways_of_one_kind_do_not_crowd_out_another_kind(kinds: str, kept: str) -> None:
     known = (KernelKind.POINTWISE, KernelKind.REDUCTION, KernelKind.CONTRACTION)
     letters = {kind.value[0]: kind for kind in known}
-    cones = [
-        Cone(((0, 0, ()),), (place,), Form(letters[letter]), 0.0)
+    cuts = [
+        Cut(((0, 0, ()),), (place,), Form(letters[letter]), 0.0)
         for place, letter in enumerate(kinds)
     ]
     traits = [Traits(tensor("f32", (4,)), True, False, 1, False)] * len(kinds)
-    tried = best_of_each_kind(cones, CutLimits(), traits)
-    assert "".join(cone.form.kind.value[0] for cone in tried) == kept
-    assert all(any(cone is item for item in cones) for cone in tried)
+    tried = best_of_each_kind(cuts, CutLimits(), traits)
+    assert "".join(cut.form.kind.value[0] for cut in tried) == kept
+    assert all(any(cut is item for item in cuts) for cut in tried)
 
 
 def test_ways_that_differ_in_scalars_alone_do_not_crowd_out_others() -> None:
     scalar, rows = (Traits(tensor("f32", shape), True, False, 1, False) for shape in ((), (4,)))
     leaves = [(0, 2), (0, 3), (0,), (0, 1), (1, 3), (1,)]
-    cones = [Cone(((4, 0, ()),), item, Form(KernelKind.POINTWISE), 0.0) for item in leaves]
-    tried = best_of_each_kind(cones, CutLimits(), [rows, rows, scalar, scalar])
-    assert [cone.leaves for cone in tried] == [(0, 2), (0, 1), (1, 3)]
+    cuts = [Cut(((4, 0, ()),), item, Form(KernelKind.POINTWISE), 0.0) for item in leaves]
+    tried = best_of_each_kind(cuts, CutLimits(), [rows, rows, scalar, scalar])
+    assert [cut.leaves for cut in tried] == [(0, 2), (0, 1), (1, 3)]
 
 
 def test_two_results_of_one_sum_are_one_kernel_though_each_alone_would_rather_read_the_sum() -> (

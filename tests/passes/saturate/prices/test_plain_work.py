@@ -9,8 +9,8 @@ import pytest
 from benchmarks.graphs.irregular_graphs import irregular_graph
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.saturate.candidates.cones import Cone, Traits
-from mgn.passes.saturate.candidates.cuts import CutBuilder
+from mgn.passes.saturate.candidates.cut_lists import CutBuilder
+from mgn.passes.saturate.candidates.cuts import Cut, Traits
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.egraph.view import View
@@ -28,23 +28,23 @@ GRAPHS = {
 """Small graphs that have rows, broadcasts, functions in chains, movement and long bodies."""
 
 
-def plain_cones(graph: GraphOp, device: Device) -> tuple[View, list[tuple[Cone, list[Traits]]]]:
+def plain_cuts(graph: GraphOp, device: Device) -> tuple[View, list[tuple[Cut, list[Traits]]]]:
     """The distinct ways to compute values of a graph in kernels without a heavy operation."""
     view = saturated_view(graph)
     placed = CutBuilder(view, device, CutLimits()).build().values()
-    distinct = {item.cuts.number: item.cuts for item in placed}.values()
-    pairs = [(cone, cuts.traits) for cuts in distinct for cone in cuts.cones]
+    distinct = {item.cut_list.number: item.cut_list for item in placed}.values()
+    pairs = [(cut, item.traits) for item in distinct for cut in item.cuts]
     return view, [pair for pair in pairs if pair[0].form.kind in PLAIN]
 
 
-def sets_of_results(cone: Cone, view: View, rng: random.Random) -> Iterator[tuple[int, ...]]:
+def sets_of_results(cut: Cut, view: View, rng: random.Random) -> Iterator[tuple[int, ...]]:
     """The root with up to three values of the body that the kernel may write too."""
-    numbers = {name: number for name, number, _ in cone.body}
+    numbers = {name: number for name, number, _ in cut.body}
     root = view.signatures[numbers[0]]
     others = [
         name
         for name, number in numbers.items()
-        if name and cone.form.writable(name, view.signatures[number], root)
+        if name and cut.form.writable(name, view.signatures[number], root)
     ]
     others = rng.sample(others, min(3, len(others)))
     for count in range(len(others) + 1):
@@ -56,12 +56,12 @@ def sets_of_results(cone: Cone, view: View, rng: random.Random) -> Iterator[tupl
 def test_what_a_plain_kernel_takes_is_what_the_loop_for_all_kernels_finds(
     name: str, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    view, cones = plain_cones(GRAPHS[name](), device)
+    view, cuts = plain_cuts(GRAPHS[name](), device)
     rng, compared = random.Random(name), 0
-    for cone, traits in cones:
-        types = {item: traits[item].type for item in cone.leaves}
-        for results in sets_of_results(cone, view, rng):
-            given = cone.body, cone.form, results, types, view.signatures, device
+    for cut, traits in cuts:
+        types = {item: traits[item].type for item in cut.leaves}
+        for results in sets_of_results(cut, view, rng):
+            given = cut.body, cut.form, results, types, view.signatures, device
             assert plain_work(*given) is not None
             found = measure_kernel(*given)
             with monkeypatch.context() as patch:
@@ -74,15 +74,15 @@ def test_what_a_plain_kernel_takes_is_what_the_loop_for_all_kernels_finds(
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_kernels_of_one_body_cost_together_what_each_does(name: str, device: Device) -> None:
-    view, cones = plain_cones(GRAPHS[name](), device)
+    view, cuts = plain_cuts(GRAPHS[name](), device)
     rng, several = random.Random(name), 0
-    for cone, traits in cones:
-        types = {item: traits[item].type for item in cone.leaves}
-        sets = [results[1:] for results in sets_of_results(cone, view, rng)]
+    for cut, traits in cuts:
+        types = {item: traits[item].type for item in cut.leaves}
+        sets = [results[1:] for results in sets_of_results(cut, view, rng)]
         extras = sorted({item for some in sets for item in some})
         priced = PricedBodies(view.signatures, device)
-        together = priced.prices_with(cone.body, cone.form, extras, sets, types)
+        together = priced.prices_with(cut.body, cut.form, extras, sets, types)
         alone = PricedBodies(view.signatures, device)
-        assert together == [alone.price(cone.body, cone.form, (0, *s), types) for s in sets]
+        assert together == [alone.price(cut.body, cut.form, (0, *s), types) for s in sets]
         several += len(sets) > 1
     assert several >= 3

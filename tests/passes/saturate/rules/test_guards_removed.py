@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.build import Emitter
 from mgn.passes.saturate import saturate
 from mgn.passes.saturate.candidates.candidates import CandidateSet
-from mgn.passes.saturate.candidates.cones import Traits
+from mgn.passes.saturate.candidates.cuts import Traits
 from mgn.passes.saturate.encoding.facts import Facts
 from mgn.passes.saturate.extraction.extract import Extraction
 from mgn.passes.saturate.extraction.selection import select

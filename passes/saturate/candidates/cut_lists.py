@@ -1,0 +1,491 @@
+"""Priority cuts: for each class a few best ways to compute it from others, merged from its
+operands' cuts.
+
+In: a `View`, a device. Out: for each class a `CutList` of `Cut`s, over the values near it.
+
+A *cut* is a body (e-nodes in dependency order, the class itself last) and its leaves, values read
+from memory. The cuts of a class are those of its e-nodes, whose operands are each either a leaf or
+computed by one of their own cuts (A. Mishchenko, S. Cho, S. Chatterjee, R. Brayton, "Combinational
+and sequential mapping with priority cuts", ICCAD 2007). Cuts are kept by price, a few for each
+kernel kind; illegal ones are dropped as they appear.
+
+A cut list is written over *local* names 0, 1, 2 … of the classes it mentions, and kept by the shape
+of what it was made from. So the thirty equal layers of a network are worked out once.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice, product
+
+from mgn.dialects.fusion import KernelKind
+from mgn.dialects.fusion.attention_bodies import TOTALS
+from mgn.dialects.fusion.forms import MOVED
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.saturate.candidates.broadcasts import costs_a_launch, repeats_of
+from mgn.passes.saturate.candidates.cuts import Cut, Ranking, Traits
+from mgn.passes.saturate.candidates.limits import DEARER, TIME, CutLimits
+from mgn.passes.saturate.candidates.needless_reads import needless_reads, note_besides
+from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
+from mgn.passes.saturate.candidates.readers import readers_of
+from mgn.passes.saturate.candidates.repetition import table
+from mgn.passes.saturate.candidates.rounding_order import keeps_bits
+from mgn.passes.saturate.egraph.view import Signature, ValueClass, View
+from mgn.passes.saturate.prices.forms import BodyNode, Way
+from mgn.passes.saturate.prices.matrix_price import shows_rounding
+from mgn.passes.saturate.prices.operation_figures import operation_weight, widens_half
+from mgn.passes.saturate.prices.prices import SCHEDULED, price_per_run
+
+VIEWS = frozenset({"reshape", "broadcast_to", "slice"})
+"""Movement that any kernel reads through at no cost."""
+
+MOVEMENT = frozenset({"reshape", "slice", "transpose"})
+"""Movement by which a value has each element once at most."""
+
+GOING_ONCE = (KernelKind.SCAN, KernelKind.SCATTER, KernelKind.ORDER)
+"""Kinds of kernels with a heavy operation that read its operands about once."""
+
+UNPRICED = -1.0
+"""The price of a cut that is only known to be legal."""
+
+DEAR = 4.0
+"""Weight of an operation from which on its result is better read than computed again."""
+
+
+@dataclass
+class CutList:
+    """The cuts of a class, over local names: 0 is the class, `traits[i]` describes name i. `lasts`
+    is as those who read the class are to see it.
+    """
+
+    number: int
+    traits: list[Traits]
+    cuts: list[Cut] = field(default_factory=list[Cut])
+    lasts: bool = False
+
+
+@dataclass(slots=True)
+class PlacedCuts:
+    """A cut list where it stands: `classes[i]` is the class of local name i."""
+
+    cut_list: CutList
+    classes: tuple[int, ...]
+
+
+class CutBuilder:
+    """Computes cut lists bottom-up, each distinct one once."""
+
+    def __init__(
+        self, view: View, device: Device, limits: CutLimits, priced: PricedBodies | None = None
+    ) -> None:
+        self.view = view
+        self.device = device
+        self.limits = limits
+        self.priced = priced or PricedBodies(view.signatures, device)
+        self.ranking = Ranking(device)
+        self.placed: dict[int, PlacedCuts] = {}
+        self.memo: dict[object, tuple[CutList, tuple[int, ...]]] = table(limits.memoise)
+        self.contents: dict[object, CutList] = table(limits.memoise)
+        self.traits: dict[int, Traits] = {}
+        self.traits_of: dict[int, int] = {}
+        self.trait_numbers: dict[Traits, int] = {}
+        self.known_traits: dict[tuple[object, ...], tuple[Traits, int]] = {}
+        self.numbered: list[CutList] = []
+        self.readers = readers_of(view)
+        self.repeats = repeats_of(view, device, self.readers)
+        self.considered = 0
+        self.left_out = Counter[str]()
+
+    def build(self) -> dict[int, PlacedCuts]:
+        """The cut lists of all classes, in dependency order."""
+        for value in self.view.classes.values():
+            self.placed[value.key] = self._class(value)
+        return self.placed
+
+    def _class(self, value: ValueClass) -> PlacedCuts:
+        traits = self._traits(value)
+        names: dict[int, int] = {value.key: 0}
+        name_of = names.setdefault
+        nodes: list[tuple[int, tuple[tuple[int, tuple[int, ...]], ...]]] = []
+        mapped: dict[int, tuple[int, tuple[int, ...]]] = {}
+        for member in value.members:
+            for operand in member.operands:
+                if operand not in mapped:
+                    placed = self.placed[operand]
+                    own = tuple([name_of(item, len(names)) for item in placed.classes])
+                    mapped[operand] = placed.cut_list.number, own
+            nodes.append((member.signature, tuple([mapped[item] for item in member.operands])))
+        key = (traits, tuple(nodes))
+        known = self.memo.get(key)
+        if known is None:
+            known = self.memo[key] = self._compute(value, nodes, list(names))
+        cut_list, selected = known
+        if cut_list.lasts:
+            self._note_traits(value, replace(self.traits[value.key], lasts=True))
+        classes = list(names)
+        return PlacedCuts(cut_list, tuple([classes[index] for index in selected]))
+
+    def _compute(
+        self,
+        value: ValueClass,
+        nodes: Sequence[tuple[int, tuple[tuple[int, tuple[int, ...]], ...]]],
+        classes: Sequence[int],
+    ) -> tuple[CutList, tuple[int, ...]]:
+        """A new cut list, and which of the names it was made over it mentions."""
+        cuts: list[Cut] = []
+        all_traits = [self.traits[key] for key in classes]
+        if value.leaf is None:
+            for signature, operands in nodes:
+                cuts.extend(self._node_cuts(signature, operands, all_traits))
+            cuts = self._keep(cuts, all_traits)
+        used = {0: 0}
+        for cut in cuts:
+            for name, _, operands in cut.body:
+                for item in (*operands, name):
+                    used.setdefault(item, len(used))
+        renamed = [cut.renamed(used) for cut in cuts]
+        described = [all_traits[name] for name in used]
+        numbers = tuple([self.traits_of[classes[name]] for name in used])
+        content = (numbers, tuple((cut.body, cut.leaves) for cut in renamed))
+        cut_list = self.contents.get(content)
+        if cut_list is None:
+            lasts = costs_a_launch(renamed, described, self.view.signatures, self.device)
+            cut_list = CutList(len(self.numbered), described, renamed, lasts)
+            self.contents[content] = cut_list
+            self.numbered.append(cut_list)
+        return cut_list, tuple(used)
+
+    def _traits(self, value: ValueClass) -> int:
+        """Notes a class's traits, and gives their number; types are hashed once each."""
+        users = min(self.readers[value.key], 3)
+        outside = users, value.is_output, value.prepared, self.repeats.get(value.key, 0.0)
+        rest = value.in_memory, value.inline, *outside
+        names = {self.view.signatures[member.signature].name for member in value.members}
+        views = value.leaf is None and not names.isdisjoint(VIEWS)
+        beside = TOTALS in names
+        moves = value.leaf is None and names <= MOVEMENT
+        key = (id(value.type), *rest, views, beside, moves)
+        known = self.known_traits.get(key)
+        if known is None:
+            known = self.known_traits[key] = self._note_traits(
+                value, Traits(value.type, *rest, views=views, beside=beside, moves=moves)
+            )
+        self.traits[value.key], self.traits_of[value.key] = known
+        return known[1]
+
+    def _note_traits(self, value: ValueClass, traits: Traits) -> tuple[Traits, int]:
+        """Notes what the traits of a class are, and gives them with their number."""
+        number = self.trait_numbers.setdefault(traits, len(self.trait_numbers))
+        self.traits[value.key], self.traits_of[value.key] = traits, number
+        return traits, number
+
+    def _node_cuts(
+        self,
+        signature: int,
+        operands: Sequence[tuple[int, tuple[int, ...]]],
+        traits: Sequence[Traits],
+    ) -> list[Cut]:
+        """Legal cuts of one e-node, over the names of the class being computed.
+
+        A value with one user, read elementwise or by a reduction, never lies in memory where a
+        kernel can compute it together with that user (needless_reads.py). A value that its user
+        broadcasts is an exception where it `lasts` (broadcasts.py); so are what a matrix unit takes
+        from memory, and what is prepared where its user is not: it is there for nothing.
+        """
+        root = self.view.signatures[signature]
+        choices = [
+            self._choices(number, mapped, traits, root, self._before(root, position))
+            for position, (number, mapped) in enumerate(operands)
+        ]
+        plain = root.kind in (Kind.ELEMENTWISE, Kind.REDUCTION)
+        plain = plain and not shows_rounding(root, self.device)
+        attends = root.heavy is KernelKind.ATTENTION
+        if attends:
+            choices[0] = _through_views(choices[0], traits)
+        merges = self.limits.attention if attends else self.limits.merges
+        self.left_out[TIME] += max(0, math.prod(map(len, choices)) - merges)
+        merged: dict[tuple[int, ...], Cut | None] = {}
+        tried = [range(len(choice)) for choice in choices]
+        for places in islice(product(*tried), merges):
+            combination = [choice[place] for choice, place in zip(choices, places, strict=True)]
+            merged[places] = self._merge(signature, operands, combination, traits, priced=not plain)
+        found = {places: cut for places, cut in merged.items() if cut is not None}
+        legal = dict(sorted(found.items(), key=lambda item: bool(item[1].form.reduced)))
+        if all(cut.form.reduced for cut in legal.values()):
+            nothing = [None] * len(operands)
+            cut = self._merge(signature, operands, nothing, traits, bounded=False)
+            return [] if cut is None else [cut]
+        if not plain:
+            return list(legal.values())
+        names = [mapped[0] for _, mapped in operands]
+        replaced = set(needless_reads(merged, names, choices, traits))
+        self.left_out[DEARER] += len(replaced)
+        note_besides(legal, names, choices, traits)
+        kept = [cut for places, cut in legal.items() if places not in replaced]
+        return [self._priced(cut, traits) for cut in kept]
+
+    def _before(self, root: Signature, position: int) -> Collection[KernelKind]:
+        """The kinds of kernel that may go on in one of an operation, for one of its operands: what
+        comes before a heavy operation is pointwise, or reduces a product's rows for it.
+        """
+        if root.heavy is None:
+            return KernelKind
+        if root.heavy is KernelKind.CONTRACTION and not position and not self.device.is_cpu:
+            return (KernelKind.POINTWISE, KernelKind.REDUCTION)
+        return (KernelKind.POINTWISE,)
+
+    def _choices(
+        self,
+        number: int,
+        mapped: Sequence[int],
+        traits: Sequence[Traits],
+        root: Signature,
+        kinds: Collection[KernelKind],
+    ) -> list[Cut | None]:
+        """How an operand may come: None is from memory (or, for a constant, inside the body). What
+        goes once over its operands reads a reshape where the value itself lies. Operands of
+        attention's gradient, which are many, that are rounded for a matrix unit come so alone;
+        those of a product come so first, through movement too.
+        """
+        operand, heavy = traits[mapped[0]], root.heavy
+        if operand.in_memory or operand.inline:
+            return [None]
+        cuts = [cut for cut in self.numbered[number].cuts if cut.form.kind in kinds]
+        if not cuts:
+            return [None]
+        if operand.prepared and not traits[0].prepared:
+            tiled = KernelKind.CONTRACTION not in kinds and heavy not in GOING_ONCE
+            chosen = self._prepared_choices(cuts, tiled)
+        else:
+            first = [cut for cut in cuts if not cut.besides]
+            if heavy is KernelKind.ATTENTION_GRADIENT:
+                first = [cut for cut in first if self._shows_rounding(cut)] or first
+            own = self.numbered[number].traits
+            chosen = [*best_of_each_kind(first, self.limits, own), None]
+            if heavy is KernelKind.CONTRACTION or root.name in MOVED:
+                rounding = next((cut for cut in first if self._shows_rounding(cut)), None)
+                if rounding is not None:
+                    chosen = [rounding, *(cut for cut in chosen if cut is not rounding)]
+            once = heavy in GOING_ONCE and any(map(self._reshapes, chosen))
+            if once or (heavy is None and self._slides(cuts)):
+                chosen.pop()
+        return [None if cut is None else cut.at(mapped) for cut in chosen]
+
+    def _prepared_choices(self, cuts: Sequence[Cut], heavy: bool) -> list[Cut | None]:
+        """How a run's kernel may get what is prepared: what only views a parameter is read through,
+        what is expensive, lies in several places, or is asked for by many tiles, is never computed
+        again; numbers of two bytes may be read faster than their wide form. A matrix unit has to
+        see that its operand is rounded, which is done on the way for nothing.
+        """
+        rounded = [cut for cut in cuts if self._shows_rounding(cut)]
+        if rounded:
+            return [*rounded, None]
+        best = cuts[0]
+        signatures = [self.view.signatures[number] for _, number, _ in best.body]
+        if all(signature.name in VIEWS for signature in signatures):
+            return [best]
+        if all(signature.name in VIEWS or widens_half(signature) for signature in signatures):
+            return [best, None]
+        dear = heavy or any(
+            item.name == "concat" or operation_weight(item, self.device) >= DEAR
+            for item in signatures
+        )
+        return [None] if dear else [None, best]
+
+    def _slides(self, cuts: Sequence[Cut]) -> bool:
+        """Whether a value is windows, in all of its cuts, and so larger than what it is read from:
+        its readers take them as they go on a CPU, where they lie side by side.
+        """
+        if self.limits.whole or not self.device.is_cpu:
+            return False
+        pointwise = [cut.body for cut in cuts if cut.form.kind is KernelKind.POINTWISE]
+        return bool(pointwise) and all(
+            any(self.view.signatures[number].name == "windows" for _, number, _ in body)
+            for body in pointwise
+        )
+
+    def _reshapes(self, cut: Cut | None) -> bool:
+        """Whether a body is a reshape of what lies in memory."""
+        if cut is None:
+            return False
+        return all(self.view.signatures[number].name == "reshape" for _, number, _ in cut.body)
+
+    def _shows_rounding(self, cut: Cut) -> bool:
+        """Whether a body rounds for the device's matrix unit what lies in memory, or views."""
+        if not self.device.matrix_rates:
+            return False
+        signatures = [self.view.signatures[number] for _, number, _ in cut.body]
+        rounding = [item for item in signatures if shows_rounding(item, self.device)]
+        views = sum(signature.name in VIEWS for signature in signatures)
+        return bool(rounding) and len(rounding) + views == len(signatures)
+
+    def _merge(
+        self,
+        signature: int,
+        operands: Sequence[tuple[int, tuple[int, ...]]],
+        combination: Sequence[Cut | None],
+        traits: Sequence[Traits],
+        bounded: bool = True,
+        priced: bool = True,
+    ) -> Cut | None:
+        """The cut of an e-node whose operands come so, if it is legal; its price may wait where it
+        does not decide that.
+        """
+        names = tuple([mapped[0] for _, mapped in operands])
+        nodes: dict[int, BodyNode] = {}
+        leaves: dict[int, None] = {}
+        in_order = True
+        for cut in combination:
+            if cut is not None:
+                for node in cut.body:
+                    in_order &= nodes.setdefault(node[0], node) == node
+                leaves.update(dict.fromkeys(cut.leaves))
+        if 0 in nodes:
+            return None
+        for name, cut in zip(names, combination, strict=True):
+            if cut is None:
+                leaves[name] = None
+        nodes[0] = (0, signature, names)
+        in_order &= nodes.keys().isdisjoint(leaves)
+        ordered = list(nodes.values()) if in_order else body_order(nodes)
+        if ordered is None or len(ordered) > self.limits.operations:
+            return None
+        if self.limits.keep_bits and not keeps_bits(ordered, self.view.signatures):
+            return None
+        read = leaves if in_order else leaves_of(ordered)
+        real = tuple([name for name in read if not traits[name].inline])
+        if bounded and len(real) > self.limits.leaves:
+            return None
+        self.considered += 1
+        body = tuple(ordered)
+        form = self.priced.form(body)
+        if form is None or (form.reduced and self.device.is_cpu):
+            return None
+        cut = Cut(body, real, form, UNPRICED)
+        if priced or form.kind in SCHEDULED:
+            self._priced(cut, traits)
+        return None if cut.price == math.inf else cut
+
+    def _priced(self, cut: Cut, traits: Sequence[Traits]) -> Cut:
+        """A cut with its price, which may have waited."""
+        if cut.price == UNPRICED:
+            types = {name: traits[name].type for name in cut.leaves}
+            price = self.priced.price(cut.body, cut.form, (0,), types)
+            cut.price = price_per_run(price, traits[0].prepared)
+        return cut
+
+    def _keep(self, cuts: Sequence[Cut], traits: Sequence[Traits]) -> list[Cut]:
+        """The best few of each kind, no two with the same leaves and body classes, and the best
+        where it has its leaves to itself; the smallest; one that only rounds, by which a matrix
+        unit sees that its operand is rounded; and last a few that stand besides.
+        """
+        kept: list[Cut] = []
+        counts: dict[tuple[Way, bool], int] = {}
+        dropped: dict[Way, list[Cut]] = {}
+        seen: set[tuple[frozenset[int], Way]] = set()
+        ranked = self.ranking.rank(cuts, traits)
+        for cut in sorted(ranked, key=lambda item: item.besides):
+            key = (frozenset(cut.leaves), cut.form.way)
+            kind = cut.form.way, cut.besides
+            count = counts.get(kind, 0)
+            if key in seen or count >= self._most_of(cut):
+                self.left_out[TIME] += 1
+                if not cut.besides:
+                    dropped.setdefault(cut.form.way, []).append(cut)
+                continue
+            seen.add(key)
+            counts[kind] = count + 1
+            kept.append(cut)
+        for way, others in dropped.items():
+            of_way = [*(cut for cut in kept if cut.form.way == way), *others]
+            best = min(of_way, key=lambda item: self.ranking.alone(item, traits))
+            if not any(cut is best for cut in kept):
+                kept.append(best)
+        smallest = min(cuts, key=lambda item: (len(item.body), item.rank), default=None)
+        if smallest is not None and all(len(cut.body) > len(smallest.body) for cut in kept):
+            kept.append(smallest)
+        rounding = next((cut for cut in ranked if self._shows_rounding(cut)), None)
+        if rounding is not None and not any(cut is rounding for cut in kept):
+            kept.append(rounding)
+        return sorted(kept, key=lambda cut: cut.besides)
+
+    def _most_of(self, cut: Cut) -> int:
+        """How many cuts like this one are kept of a class."""
+        if cut.form.kind is KernelKind.ATTENTION:
+            return self.limits.attending
+        return self.limits.besides if cut.besides else self.limits.cuts
+
+
+def _through_views(chosen: Sequence[Cut | None], traits: Sequence[Traits]) -> list[Cut | None]:
+    """How attention's queries may come, first of all so that no view has to be written for them:
+    a view that several of their operations read.
+    """
+    through = [cut is None or not any(traits[x].views for x in cut.leaves) for cut in chosen]
+    first = [cut for cut, is_through in zip(chosen, through, strict=True) if is_through]
+    if not any(first):
+        return list(chosen)
+    rest = [cut for cut, is_through in zip(chosen, through, strict=True) if not is_through]
+    return [*first, *rest]
+
+
+def body_order(
+    nodes: Mapping[int, BodyNode], results: Sequence[int] = (0,)
+) -> list[BodyNode] | None:
+    """The e-nodes that results need, operands first; None where they depend on themselves."""
+    ordered: list[BodyNode] = []
+    state: dict[int, bool] = {}
+    pending = list(reversed(results))
+    while pending:
+        name = pending[-1]
+        if name in state:
+            pending.pop()
+            if not state[name]:
+                state[name] = True
+                ordered.append(nodes[name])
+            continue
+        state[name] = False
+        for operand in reversed(nodes[name][2]):
+            if operand in nodes:
+                if operand not in state:
+                    pending.append(operand)
+                elif not state[operand]:
+                    return None
+    return ordered
+
+
+def leaves_of(body: Sequence[BodyNode]) -> list[int]:
+    """The operands that a body does not compute, in order of first use."""
+    inside = {name for name, _, _ in body}
+    return list(
+        dict.fromkeys(
+            operand for _, _, operands in body for operand in operands if operand not in inside
+        )
+    )
+
+
+def best_of_each_kind(
+    cuts: Sequence[Cut], limits: CutLimits, traits: Sequence[Traits]
+) -> list[Cut]:
+    """The few of an operand's cuts, best first, that its users try: a kernel of one kind is no
+    substitute for one of another, as a slice of a wide product is none for the product. Of those
+    that read the same but for scalars, the first is enough.
+    """
+    of_one_kind = len({cut.form.way for cut in cuts if not cut.form.reduced}) == 1
+    kept: list[Cut] = []
+    counts: dict[Way, int] = {}
+    seen: set[tuple[Way, frozenset[int]]] = set()
+    for cut in cuts:
+        way = cut.form.way
+        large = frozenset(name for name in cut.leaves if traits[name].type.get_shape())
+        if (way, large) in seen:
+            continue
+        seen.add((way, large))
+        counts[way] = counts.get(way, 0) + 1
+        alone = of_one_kind and not cut.form.reduced
+        plain = cut.form.kind is KernelKind.POINTWISE
+        most = limits.ways if alone else limits.pointwise if plain else limits.others
+        if counts[way] <= most:
+            kept.append(cut)
+    return kept
