@@ -13,6 +13,7 @@ import numpy as np
 
 from mgn.runtime.devices import opencl
 from mgn.runtime.large_pages import PAGE, has_large_pages, large_pages
+from mgn.runtime.refusals import insisted
 
 ALIGNMENT = 1 << 12
 """Where a block begins: drivers work in memory of the host as it is where a page begins."""
@@ -36,8 +37,8 @@ class HostBlock:
         cl = opencl()
         queue.finish()
         flags = cl.map_flags.READ | cl.map_flags.WRITE
-        shape = self.bytes.shape
-        here, _ = cl.enqueue_map_buffer(queue, self.buffer, flags, 0, shape, np.uint8)
+        call = (queue, self.buffer, flags, 0, self.bytes.shape, np.uint8)
+        here, _ = insisted(queue, lambda: cl.enqueue_map_buffer(*call))
         try:
             yield
         finally:

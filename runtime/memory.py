@@ -21,6 +21,7 @@ from mgn.runtime.errors import DeviceError, GuardError
 from mgn.runtime.host_arrays import DTYPES, as_bytes
 from mgn.runtime.host_blocks import HostBlock
 from mgn.runtime.large_pages import PAGE, has_large_pages
+from mgn.runtime.refusals import insisted
 from mgn.runtime.switches import switched_on
 
 GUARD_VARIABLE = "MGN_GUARD"
@@ -149,7 +150,8 @@ class DeviceMemory:
         """Look for writes outside the buffers; plain memory cannot tell."""
 
     def _copy(self, target: Any, source: Any) -> Any:
-        return opencl().enqueue_copy(self._queue, target, source, is_blocking=False)
+        call = (self._queue, target, source)
+        return insisted(self._queue, lambda: opencl().enqueue_copy(*call, is_blocking=False))
 
     def _allocate(self) -> list[Any]:
         slices, together = self._slices(), self._small_inputs()

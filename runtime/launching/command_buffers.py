@@ -51,16 +51,22 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 class CommandBuffer:
     """Steps recorded for a queue whose commands run in order."""
 
-    def __init__(self, functions: _Functions, handle: Any, steps: Sequence[Launch | Copy]) -> None:
+    def __init__(
+        self, functions: _Functions, handle: Any, queue: Any, steps: Sequence[Launch | Copy]
+    ) -> None:
         self._functions, self._handle, self._steps = functions, handle, steps
+        self._queue = queue
         for step in steps:
             self._record(step)
         check(functions.finalize_command_buffer(handle), "a command buffer was not finished")
 
     def enqueue(self) -> None:
         """Enqueue all steps on their queue. RuntimeFault where the driver refuses."""
-        status = self._functions.enqueue_command_buffer(0, None, self._handle, 0, None, None)
-        check(status, "a command buffer was not launched")
+        arguments = (0, None, self._handle, 0, None, None)
+        if self._functions.enqueue_command_buffer(*arguments):
+            self._queue.finish()
+            status = self._functions.enqueue_command_buffer(*arguments)
+            check(status, "a command buffer was not launched")
 
     def _record(self, step: Launch | Copy) -> None:
         none = (None, None)
@@ -90,7 +96,7 @@ def record(device: Any, queue: Any, steps: Sequence[Launch | Copy]) -> CommandBu
     if status.value == _OTHER_QUEUE_WANTED:
         return None
     check(status.value, "no command buffer was made")
-    made = CommandBuffer(functions, handle, steps)
+    made = CommandBuffer(functions, handle, queue, steps)
     weakref.finalize(made, _release, functions, handle, queue)
     return made
 

@@ -6,6 +6,7 @@ for: by `numpy()`, by `np.asarray`, or by DLPack.
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from mgn.diagnostics import WrongType
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import InputError
 from mgn.runtime.host_arrays import DTYPES, as_bytes, spelling
+from mgn.runtime.refusals import as_faults, insisted
 
 
 class Home(Protocol):
@@ -52,9 +54,7 @@ class DeviceArray:
     def numpy(self) -> np.ndarray:
         """The content, copied to the host."""
         array = np.empty(self.shape, self.dtype)
-        with self.session.lock:
-            if array.size:
-                opencl().enqueue_copy(self.session.queue, as_bytes(array), self.buffer)
+        self._begin_copy(array, is_blocking=True)
         return array
 
     def begin_numpy(self) -> Callable[[], np.ndarray]:
@@ -64,16 +64,29 @@ class DeviceArray:
         array = np.empty(self.shape, self.dtype)
         if not array.size:
             return lambda: array
-        with self.session.lock:
-            queue = self.session.queue
-            event = opencl().enqueue_copy(queue, as_bytes(array), self.buffer, is_blocking=False)
-            queue.flush()
+        event = self._begin_copy(array, is_blocking=False)
 
         def finish() -> np.ndarray:
-            event.wait()
+            with as_faults(self._copying):
+                event.wait()
             return array
 
         return finish
+
+    @property
+    def _copying(self) -> str:
+        return f"copying a result from '{self.session.device.name}'"
+
+    def _begin_copy(self, array: np.ndarray, is_blocking: bool) -> Any:
+        """Begins to copy the content to an array of the host."""
+        call = (self.session.queue, as_bytes(array), self.buffer)
+        with self.session.lock, as_faults(self._copying):
+            if not array.size:
+                return None
+            copy = partial(opencl().enqueue_copy, *call, is_blocking=is_blocking)
+            event = insisted(self.session.queue, copy)
+            self.session.queue.flush()
+        return event
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()

@@ -34,6 +34,7 @@ from mgn.runtime.launching.results import NewResults
 from mgn.runtime.launching.session import Session
 from mgn.runtime.launching.small_arrays import SmallArrays
 from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes, guard_is_wanted
+from mgn.runtime.refusals import insisted
 
 LENT_BYTES = 1 << 22
 """How much may wait to be freed while parameters are prepared."""
@@ -189,15 +190,15 @@ class Executable:
     @contextmanager
     def _running(self) -> Iterator[None]:
         """The session locked, its states begun; OpenCL's errors as RuntimeFaults."""
-        try:
-            with self._lock:
+        with self._lock:
+            try:
                 self._check_states()
                 yield
-        except opencl().Error as error:
-            apart = "; with MGN_RESIDENT=off each kernel is a launch of its own" * self._is_resident
-            raise RuntimeFault(
-                f"'{self.plan.name}' failed on {self.device.name}: {error}{apart}"
-            ) from None
+            except opencl().Error as error:
+                self.session.failed()
+                fault = f"'{self.plan.name}' failed on {self.device.name}: {error}"
+                apart = "; with MGN_RESIDENT=off each kernel is a launch of its own"
+                raise RuntimeFault(fault + apart * self._is_resident) from None
 
     def _place_for(self, output: OutputPlan) -> DeviceArray:
         """A buffer of its own for a result, which later runs do not write. A run has it before its
@@ -212,7 +213,8 @@ class Executable:
         """Begins to copy a result to its place."""
         if size := buffer_bytes(self.plan.buffers[output.buffer]):
             source = self._memory.buffers[output.buffer]
-            opencl().enqueue_copy(self._queue, result.buffer, source, byte_count=size)
+            call = (self._queue, result.buffer, source)
+            insisted(self._queue, lambda: opencl().enqueue_copy(*call, byte_count=size))
 
     def replay(self, *, profile: bool = False, times: int = 1) -> None:
         """Run the launches once more on what the buffers hold, or so many times one after another,
@@ -260,7 +262,7 @@ class Executable:
                 yield
             except BaseException:
                 written = (name for name, step in self._written.items() if step < self._reached)
-                self.session.lost.update(written)
+                self.session.failed(written)
                 raise
 
     def trace(self, path: str | Path) -> None:

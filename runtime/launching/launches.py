@@ -1,7 +1,8 @@
 """What a run enqueues, bound once: launches of kernels, and copies.
 
 In: a kernel object with its arguments set, or two buffers, and the queue of all runs. Out: steps
-that `enqueue` themselves there, and `timed` on another queue, with an event.
+that `enqueue` themselves there, and `timed` on another queue, with an event. What the driver
+refuses is tried once more when all before it is done (`mgn.runtime.refusals`).
 
 A launch calls the driver's own function. pyopencl's wrapper asks for an event each time, which
 costs NVIDIA's driver more than the call itself.
@@ -14,6 +15,7 @@ from typing import Any
 
 from mgn.runtime.devices import opencl
 from mgn.runtime.launching.driver import check, driver_enqueue
+from mgn.runtime.refusals import insisted
 
 Sizes = tuple[int, int, int]
 
@@ -36,14 +38,14 @@ class Launch:
         """Enqueue on the queue it is bound to. RuntimeFault where the driver refuses."""
         if self._call is None:
             self.timed(self._queue)
-        elif status := self._call():
-            check(status, f"'{self.kernel.function_name}' was not launched")
+        elif self._call():
+            self._queue.finish()
+            check(self._call(), f"'{self.kernel.function_name}' was not launched")
 
     def timed(self, queue: Any) -> Any:
         """Enqueue on a queue; the event of it."""
-        return opencl().enqueue_nd_range_kernel(
-            queue, self.kernel, self.global_size, self.local_size
-        )
+        call = (queue, self.kernel, self.global_size, self.local_size)
+        return insisted(queue, lambda: opencl().enqueue_nd_range_kernel(*call))
 
 
 class Copy:
@@ -60,4 +62,5 @@ class Copy:
 
     def timed(self, queue: Any) -> Any:
         """Enqueue on a queue; the event of it."""
-        return opencl().enqueue_copy(queue, self.target, self.source, byte_count=self.size)
+        call = (queue, self.target, self.source)
+        return insisted(queue, lambda: opencl().enqueue_copy(*call, byte_count=self.size))

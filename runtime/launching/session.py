@@ -7,6 +7,7 @@ parameter or a state is one buffer for all that name it, and `States`, which rea
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -29,6 +30,7 @@ from mgn.runtime.host_arrays import (
 )
 from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.memory import buffer_bytes, settle
+from mgn.runtime.refusals import answers, as_faults, insisted
 
 Key = tuple[BufferKind, str]
 
@@ -128,7 +130,7 @@ class Session:
         """The buffer of what is held of a name, which has a value then."""
         held = self._find(kind, name)
         if kind is BufferKind.STATE:
-            with self.lock:
+            with self._telling():
                 self.begin_unset([name])
         return held.buffer
 
@@ -179,7 +181,7 @@ class Session:
             raise InputError(f"{HELD_KINDS[kind]} {shown(name)} {error}") from None
         if held.buffer is None and isinstance(value, DeviceArray):
             value = value.numpy()
-        with self.lock:
+        with self._telling([name] if kind is BufferKind.STATE else ()):
             self._store(held, value)
             self._is_set(kind, name)
 
@@ -207,7 +209,7 @@ class Session:
             parts = parts_of_value(array, format.name, shape)
         except InputError as error:
             raise InputError(f"parameter {shown(name)} {error}") from None
-        with self.lock:
+        with self._telling():
             for part in format.parts:
                 key = part_name(name, format, part)
                 self._store(self._find(BufferKind.PARAM, key), parts[part.name])
@@ -225,13 +227,14 @@ class Session:
         what comes from the host.
         """
         if isinstance(value, DeviceArray):
-            size = value.nbytes
-            copied = (self.queue, buffer, value.buffer)
-            return opencl().enqueue_copy(*copied, byte_count=size) if size else None
-        data = as_bytes(value)
-        if not data.size:
+            size, source, options = value.nbytes, value.buffer, {"byte_count": value.nbytes}
+        else:
+            source = as_bytes(value)
+            size, options = source.size, {"is_blocking": False}
+        if not size:
             return None
-        return opencl().enqueue_copy(self.queue, buffer, data, is_blocking=False)
+        call = (self.queue, buffer, source)
+        return insisted(self.queue, lambda: opencl().enqueue_copy(*call, **options))
 
     def get(self, kind: BufferKind, name: str) -> np.ndarray:
         """A copy of a value. InputError where there is none of that name."""
@@ -241,22 +244,23 @@ class Session:
             return join_parts(parts, format.name)
         held = self._find(kind, name)
         value = np.empty(held.plan.shape, DTYPES[held.plan.element])
-        with self.lock:
+        with self._telling():
             if kind is BufferKind.STATE:
                 self.begin_unset([name])
                 self.refuse_lost([name])
             if held.buffer is None:
                 return value if held.value is None else held.value.copy()
             if value.size:
-                opencl().enqueue_copy(self.queue, as_bytes(value), held.buffer)
+                call = (self.queue, as_bytes(value), held.buffer)
+                insisted(self.queue, lambda: opencl().enqueue_copy(*call))
         return value
 
     def reset(self) -> None:
         """Gives every state its first value."""
-        with self.lock:
-            for name in self.held(BufferKind.STATE):
-                if name not in self.trained:
-                    self._begin(name)
+        names = [name for name in self.held(BufferKind.STATE) if name not in self.trained]
+        with self._telling(names):
+            for name in names:
+                self._begin(name)
 
     def begin_unset(self, names: Iterable[str]) -> None:
         """Gives those states their first values that have none yet; the caller holds the lock."""
@@ -265,6 +269,24 @@ class Session:
         for name in names:
             if (BufferKind.STATE, name) in self.unset:
                 self._begin(name)
+
+    @contextmanager
+    def _telling(self, written: Iterable[str] = ()) -> Iterator[None]:
+        """The session locked, its device told something. Where that fails, these states are lost,
+        and OpenCL's error is a RuntimeFault.
+        """
+        with self.lock, as_faults(f"'{self.device.name}'"):
+            try:
+                yield
+            except opencl().Error:
+                self.failed(written)
+                raise
+
+    def failed(self, written: Iterable[str] = ()) -> None:
+        """Notes that a run failed which had begun to write these states: they are lost. If the
+        device does not answer, all are: nobody knows what it has done. The caller holds the lock.
+        """
+        self.lost.update(written if answers(self.queue) else self.held(BufferKind.STATE))
 
     def refuse_lost(self, names: Iterable[str]) -> None:
         """RuntimeFault where a run that failed has half written one of these states."""
@@ -281,8 +303,8 @@ class Session:
             self.fill(held.buffer, fitting(first(), held.plan.element, held.plan.shape))
             self.queue.finish()
         elif size := buffer_bytes(held.plan):
-            zero = np.zeros(1, np.uint8)
-            opencl().enqueue_fill_buffer(self.queue, held.buffer, zero, 0, size)
+            call = (self.queue, held.buffer, np.zeros(1, np.uint8), 0, size)
+            insisted(self.queue, lambda: opencl().enqueue_fill_buffer(*call))
         self._is_set(BufferKind.STATE, name)
 
     def _is_set(self, kind: BufferKind, name: str) -> None:
