@@ -22,7 +22,14 @@ from mgn.frontend.syntax.automaton import END, Automaton, Misfit, Tables
 from mgn.frontend.syntax.lexer import Lexer, Token, token_at
 from mgn.frontend.syntax.source import Source
 from mgn.frontend.syntax.strings import TextFault
-from mgn.frontend.syntax.tokens import CONTINUES, OPENS_STATEMENT, TooDeep, end_statements
+from mgn.frontend.syntax.tokens import (
+    CONTINUES,
+    KEYWORDS,
+    OPENS_STATEMENT,
+    TooDeep,
+    end_statements,
+    keyword_message,
+)
 
 LONGEST_LINE = 1_000_000
 """Characters that a line may have."""
@@ -298,6 +305,8 @@ def _unexpected(token: Token, expected: set[str], before: Token | None) -> str:
     found = "the statement ends here" if token.type == "_NL" else f"unexpected '{token}'"
     if token.type == "RBRACE":
         found = "unexpected '}'"
+    if token.type in KEYWORDS and "NAME" in expected and before is not None:
+        return keyword_message(token)
     if token.type == END:
         found = "the file ends here"
     if expected >= {"CONST", "FN", "GRAPH"} and before is None:

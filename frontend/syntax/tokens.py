@@ -26,6 +26,12 @@ TOP_LEVEL = frozenset({"FN", "GRAPH", "IMPORT", "CONST"})
 OPENS_STATEMENT = TOP_LEVEL | {"PARAM", "STATE", "SCOPE", "FOR", "IF", "RETURN"}
 """Keywords that no expression holds: inside a bracket they show that it was not closed."""
 
+KEYWORDS = OPENS_STATEMENT | {"IN", "AS", "ELSE", "AND", "OR", "NOT"}
+"""Words that are no values, and cannot be names."""
+
+FOLLOWS_NAME = frozenset({"COLON", "EQUAL", "WRITE", "COMMA", "RPAR", "RSQB", "DOT"})
+"""What never stands behind a keyword: there, it was meant to be a name."""
+
 CLOSES = {"LPAR": "RPAR", "LSQB": "RSQB"}
 SPELLING = {"LPAR": "(", "LSQB": "[", "RPAR": ")", "RSQB": "]", "LBRACE": "{", "RBRACE": "}"}
 
@@ -65,10 +71,21 @@ class _Filter:
         self.pending: Token | None = None
 
     def run(self, tokens: Iterable[Token]) -> Iterator[Token]:
-        token = None
+        last = None
         for token in tokens:
-            yield from self._token(token)
-        yield from self._end(token)
+            if last is not None:
+                yield from self._token(self._no_name(last, token))
+            last = token
+        if last is not None:
+            yield from self._token(last)
+        yield from self._end(last)
+
+    def _no_name(self, token: Token, following: Token) -> Token:
+        """The token; a broken one for a keyword that stands where a name does."""
+        if token.type not in KEYWORDS or following.type not in FOLLOWS_NAME:
+            return token
+        self.report(token.place, keyword_message(token))
+        return token_at(token.place, "BROKEN", "")
 
     def _token(self, token: Token) -> Iterator[Token]:
         kind = token.type
@@ -169,6 +186,11 @@ class _Filter:
         if self.braces:
             opened = self.braces[-1]
             yield from self._unclosed_braces(opened, "'{' is never closed")
+
+
+def keyword_message(token: Token) -> str:
+    """What is said of a keyword that stands where a name does."""
+    return f"'{token}' is a word of the language, and cannot be a name"
 
 
 def _unreadable_message(token: Token) -> str:

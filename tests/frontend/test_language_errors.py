@@ -160,6 +160,11 @@ IN_GRAPH: list[tuple[str, int, str]] = [
     ("param w: f32[2] = uniform(0, inf)", 19, "uniform() takes finite numbers, not 0 and inf"),
     ("param w: f32[2] = normal(nan)", 19, "normal() takes finite numbers, not nan and 1"),
     ("y = \"{if}\"", 7, "an expression is needed between { and }"),
+    ("for = x", 1, "'for' is a word of the language, and cannot be a name"),
+    ("y, in = split(x, [1, 1])", 4, "'in' is a word of the language, and cannot be a name"),
+    ("param scope: f32[2]", 7, "'scope' is a word of the language, and cannot be a name"),
+    ("y = x + as", 9, "'as' is a word of the language, and cannot be a name"),
+    ("y = pad(x, state = 1)", 12, "'state' is a word of the language, and cannot be a name"),
 ]  # fmt: skip
 
 
@@ -194,6 +199,9 @@ AT_TOP: list[tuple[str, Told]] = [
     ("state n: f32[2]\ngraph g(x: f32[2]) { n = x; return n }", [(2, 22, "'n' is a state, which is written with '<-'")]),  # noqa: E501
     ("fn f(x,, y) { return x }", [(1, 8, "unexpected ',': expected a name or ')'")]),
     ("}", [(1, 1, "'}' closes nothing")]),
+    ("graph g(state: f32[2], param: f32[2]) { return y = 1 }", [(1, 9, "'state' is a word of the language, and cannot be a name"), (1, 24, "'param' is a word of the language, and cannot be a name")]),  # noqa: E501
+    ("fn f(graph) { return 1 }", [(1, 6, "'graph' is a word of the language, and cannot be a name")]),  # noqa: E501
+    ("const in = 3", [(1, 7, "'in' is a word of the language, and cannot be a name")]),
     ("graph g(x: f32[2]) { return x\n", [(1, 20, "'{' is never closed")]),
     ("graph g(x: f32[2]) {\nreturn x\nfn f() {}", [(3, 1, "'}' is missing before 'fn'")]),
     ("graph g(x: f32[2]) { return x }\n/* open", [(2, 1, "the comment is never closed: '*/' is missing")]),  # noqa: E501
