@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import TensorType
 from mgn.dialects.mgn.build import RANDOM_STATE
 from mgn.dialects.mgn.declared import DeclaredOp
 from mgn.dialects.mgn.initialiser import InitialiserAttr
+from mgn.dialects.mgn.operations.elements.elementwise import saturating_cast
 from mgn.dialects.mgn.philox import key_of
 from mgn.dialects.mgn.states import StateOp
 from mgn.dialects.types import Family, element_of
@@ -36,7 +37,8 @@ ZEROS = InitialiserAttr.of("zeros")
 def initial_value(parameter: DeclaredOp, seed: int) -> Array:
     """The first value of a parameter by its initialiser, or by `FALLBACK` where it has none; that
     of a state by its initialiser, or zeros; that of random numbers is the seed. A parameter of a
-    block format is drawn in f32.
+    block format is drawn in f32. Of what its type cannot hold, integers are the nearest that it
+    can, as casts of the language give, and floats infinite.
     """
     if isinstance(parameter, StateOp) and parameter.sym_name.data == RANDOM_STATE:
         return key_of(seed)
@@ -50,8 +52,11 @@ def initial_value(parameter: DeclaredOp, seed: int) -> Array:
     narrow = (element.is_float and element.bits <= 32) or element.family is Family.BLOCK
     wide = np.dtype(np.float32 if narrow else np.float64)
     draw = INITIALISERS[initialiser.function.data]
-    value = draw(stream(name, seed), type.get_shape(), wide, initialiser.values)
-    return value.astype(dtype, copy=False)
+    with np.errstate(over="ignore"):
+        value = draw(stream(name, seed), type.get_shape(), wide, initialiser.values)
+        if np.issubdtype(dtype, np.integer):
+            return saturating_cast(value, dtype)
+        return value.astype(dtype, copy=False)
 
 
 def _fans(shape: Sequence[int]) -> tuple[int, int]:

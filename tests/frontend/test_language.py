@@ -11,6 +11,7 @@ from mgn.diagnostics import DiagnosticsError
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import graphs_of, parameters_of
 from mgn.frontend.program import parse, parse_file
+from mgn.modules.initialisers import initial_value
 from tests.conftest import ROOT
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -462,3 +463,24 @@ def test_the_contracts_example_lowers_in_its_full_size() -> None:
         pytest.skip("examples/smollm2.mgn is not there")
     module = parse_file(path).lower()
     assert len(parameters_of(module)) == 30 * 9 + 2
+
+
+@pytest.mark.parametrize(
+    ("type", "initialiser", "low", "high"),
+    [
+        ("u8", "normal(-50, 10)", 0, 0),
+        ("u8", "uniform(300, 400)", 255, 255),
+        ("i8", "uniform(-1e9, -1e8)", -128, -128),
+        ("u32", "normal(0, 1)", 0, 5),
+        ("i64", "uniform(1e30, 1e31)", 2**63 - 1, 2**63 - 1),
+        ("f16", "constant(1e6)", np.inf, np.inf),
+        ("f16", "uniform(-1e6, -9e5)", -np.inf, -np.inf),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_first_values_that_do_not_fit_are_the_nearest_that_do(
+    type: str, initialiser: str, low: float, high: float
+) -> None:
+    program = parse(f"graph g(x: f32) {{ param w: {type}[64] = {initialiser}\n return y = w }}")
+    drawn = initial_value(parameters_of(program.lower())["w"], 0)
+    assert low <= drawn.min() and drawn.max() <= high
