@@ -62,9 +62,15 @@ def test_a_schedule_is_said_in_a_line() -> None:
         (lambda: linear(0.5, float("nan"), 10), "takes finite numbers, not nan"),
         (lambda: cosine(0.5, 0), "a count of steps of at least 1, not 0"),
         (lambda: warmup(2.5, 0.1), r"a count of steps of at least 1, not 2\.5"),  # pyright: ignore[reportArgumentType]
-        (lambda: warmup(2, "0.1"), r"a number or a schedule, not '0\.1'"),  # pyright: ignore[reportArgumentType]
+        (lambda: warmup(2, "0.1"), r"a finite number or a schedule, not '0\.1'"),  # pyright: ignore[reportArgumentType]
         (lambda: step(0.1, 10, 0.0), "factor is a number above 0, not 0"),
-        (lambda: mgn.AdamW(lr=None), "a number or a schedule, not None"),  # pyright: ignore[reportArgumentType]
+        (lambda: mgn.AdamW(lr=None), "a finite number or a schedule, not None"),  # pyright: ignore[reportArgumentType]
+        (
+            lambda: mgn.AdamW(lr=float("nan")),
+            "learning rate is a finite number or a schedule, not n",
+        ),
+        (lambda: mgn.SGD(lr=10**400), "learning rate is a finite number or a schedule, not 1000"),
+        (lambda: step(10**400, 10, 0.5), "takes finite numbers, not 1000"),
     ],
 )
 def test_a_schedule_of_wrong_figures_is_refused(wrong: Callable[[], object], message: str) -> None:

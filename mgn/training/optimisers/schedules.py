@@ -8,6 +8,7 @@ graph that is built) the rate of the next one:
 """
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,8 +50,8 @@ def as_schedule(rate: Any) -> Schedule:
     """A schedule as it is, a number as a constant one. MgnError for anything else."""
     if isinstance(rate, Schedule):
         return rate
-    if isinstance(rate, bool) or not isinstance(rate, int | float):
-        raise MgnError(f"a learning rate is a number or a schedule, not {rate!r:.80}")
+    if not _is_finite(rate):
+        raise MgnError(f"a learning rate is a finite number or a schedule, not {rate!r:.80}")
     return constant(rate)
 
 
@@ -108,10 +109,16 @@ def _share(done: Value, steps: int) -> Value:
     return ops.cast(ops.min(done, steps), "f32") / float(steps)
 
 
+def _is_finite(rate: Any) -> bool:
+    """Whether a value is a number that a float can be."""
+    is_real = isinstance(rate, int | float) and not isinstance(rate, bool)
+    return is_real and abs(rate) <= sys.float_info.max
+
+
 def _check(*rates: Any, steps: Any = 1) -> None:
     """MgnError for what is no rate, or no count of steps."""
     for rate in rates:
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not math.isfinite(rate):
+        if not _is_finite(rate):
             raise MgnError(f"a schedule takes finite numbers, not {rate!r:.80}")
     if isinstance(steps, bool) or not isinstance(steps, int) or not 0 < steps < 1 << 31:
         raise MgnError(f"a schedule takes a count of steps of at least 1, not {steps!r:.80}")
