@@ -27,8 +27,10 @@ from mgn.runtime.stored_arrays import (
 MOST_HEADER = 100_000_000
 """Bytes of a header, by the format's specification."""
 
+METADATA = "__metadata__"
+"""The key of a header that is no array's: it holds notes, as texts by name."""
+
 _LENGTH_OF_HEADER = 8
-_METADATA = "__metadata__"
 _KEYS = {"dtype", "shape", "data_offsets"}
 _MOST = 1 << 64
 
@@ -53,7 +55,7 @@ def safetensors_entries(data: Content, path: Path) -> dict[str, StoredArray]:
     found: dict[str, StoredArray] = {}
     places: list[tuple[int, int, str]] = []
     for name, entry in header.items():
-        if name == _METADATA:
+        if name == METADATA:
             continue
         dtype, shape, (begin, end) = _entry(entry, name, path)
         places.append((begin, end, name))

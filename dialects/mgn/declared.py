@@ -5,7 +5,8 @@ In: a name, a tensor type, perhaps an initialiser. Out: an operation with the te
     mgn.param @"layers.0.w" : tensor<128x64xf32> = normal(0.0, 0.02)
     mgn.state @"layers.0.k" : tensor<128x64xf32> = zeros()
 
-The name is a key of weight files and no symbol of the module: a graph may have the same one.
+The name is a key of weight files and no symbol of the module: a graph may have the same one. One
+key is not free, since safetensors holds notes of its own there.
 """
 
 from abc import ABC
@@ -21,10 +22,13 @@ from mgn.dialects.mgn.initialiser import InitialiserAttr, check_initialiser
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import check_size
 
+NOTES = "__metadata__"
+"""The key of a safetensors file that is no array's."""
+
 
 class DeclaredOp(IRDLOperation, ABC):
     """Base of `mgn.param` and `mgn.state`. Errors: a tensor that is too large; an initialiser that
-    cannot draw its type.
+    cannot draw its type; the name that weight files do not give to arrays.
     """
 
     sym_name = prop_def(SymbolNameConstraint(), prop_name="external_name")
@@ -43,6 +47,8 @@ class DeclaredOp(IRDLOperation, ABC):
         )
 
     def verify_(self) -> None:
+        if self.sym_name.data == NOTES:
+            raise VerifyException(f"{self.name}: weight files keep the name '{NOTES}' for notes")
         try:
             check_size(self.type)
             if self.initialiser is not None:

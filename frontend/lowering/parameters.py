@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.diagnostics import Diagnostic, MgnWarning, one_line
 from mgn.dialects.mgn.build import RANDOM_STATE, RANDOM_TYPE
-from mgn.dialects.mgn.declared import DeclaredOp
+from mgn.dialects.mgn.declared import NOTES, DeclaredOp
 from mgn.dialects.mgn.initialiser import INITIALISERS, InitialiserAttr, check_initialiser
 from mgn.dialects.mgn.states import StateOp
 from mgn.dialects.mgn.structure import ParamOp
@@ -130,6 +130,8 @@ class ParameterTable:
             place = node.external.place if node.external is not None else node.place
             return context.error(place, "an external name is empty")
         whole = ".".join([*(prefix for prefix in prefixes if prefix), name])
+        if whole == NOTES:
+            return context.error(node.place, f"weight files keep the name '{NOTES}' for notes")
         if len(whole) > LONGEST_TEXT:
             message = f"an external name may have {LONGEST_TEXT} characters, with its scopes"
             return context.error(node.place, message)

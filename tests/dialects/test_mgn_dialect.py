@@ -268,6 +268,12 @@ def test_a_wrong_initialiser_is_refused(initialiser: str, message: str) -> None:
         parse(f'mgn.param @"w" : tensor<2xf32> = {initialiser}')
 
 
+@pytest.mark.parametrize("what", ["param", "state"])
+def test_the_name_of_notes_in_weight_files_is_refused(what: str) -> None:
+    with pytest.raises(VerifyException, match="weight files keep the name '__metadata__'"):
+        parse(f'mgn.{what} @"__metadata__" : tensor<2xf32>')
+
+
 def test_two_parameters_of_one_name_are_refused() -> None:
     parameter = 'mgn.param @"g" : tensor<2xf32>\n'
     text = (

@@ -107,6 +107,7 @@ IN_GRAPH: list[tuple[str, int, str]] = [
     ("param w: f32[2] = uniform(1, -1)", 19, "uniform() takes low <= high, not 1 and -1"),
     ("param w: f32[2000000000, 2000000000]", 10, "is too large: over 2**63 bytes"),
     ("y = iota([2000000000, 2000000000])", 5, "i32[2000000000, 2000000000] is too large"),
+    ("param w: f32[2] as \"__metadata__\"", 7, "keep the name '__metadata__' for notes"),
     ("param w: f32[2] as 3", 20, "an external name is a text, not the integer 3"),
     ("param w: f32[2] as \"{x}\"", 22, "a text can hold numbers and texts, not a tensor f32[2, 3]"),
     ("scope 3 { }", 7, "a scope needs a text, not the integer 3"),

@@ -184,6 +184,9 @@ def test_a_file_that_cannot_be_written_is_our_error(tmp_path: Path) -> None:
         assert not (tmp_path / name).exists()
     with pytest.raises(WeightsError):
         save_params(tmp_path / "w.safetensors", {"o": np.array([{}], dtype=object)})
+    with pytest.raises(WeightsError, match="named '__metadata__', where the format holds notes"):
+        save_params(tmp_path / "w.safetensors", {"__metadata__": np.ones(1, np.float32)})
+    assert not (tmp_path / "w.safetensors").exists()
 
 
 def safetensors_with(shape: list[int], dtype: str = "F32", size: int = 0, name: str = "w") -> bytes:
