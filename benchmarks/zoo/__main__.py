@@ -2,15 +2,21 @@
 [--precision P] [--against A,B] [--json FILE]`: the models of `examples/models/` beside those of
 torchvision, transformers and diffusers.
 
-In: names of models (default: all), at the sizes of their files, or with those that `--dim` gives,
-such as fewer layers of a model that memory does not hold. Out: a row for each graph that is
-timed: the largest error against the peer, launches, mebibytes on the device with the weights among
-them, seconds of compilation (the driver may have the kernels already), and milliseconds beside
-PyTorch (`torch`), `torch.compile` (`inductor`) and ONNX Runtime (`onnxruntime`, on a CPU). On a GPU
-PyTorch computes there, `torch.compile` with CUDA graphs, and in the precision's type; runs of mgn
-follow one another, as a program's do. What a contestant cannot run is said below its row.
-`--one-core` keeps all to one core, and times what a call takes of the processor, which others on
-the machine change less. The extra `test-models` brings the peers. 1 where an error is too large.
+In: names of models; without any, all. Sizes are those of their files, but for what `--dim` gives:
+fewer layers, say, of a model that memory does not hold. Out: a row for each graph that is timed;
+what a contestant cannot run is said below it. The status is 1 where an error is too large. A row
+has
+
+- the largest error against the peer, and how many launches a run has;
+- mebibytes on the device, and those of the weights among them;
+- seconds of compilation, for which the driver may have the kernels already;
+- milliseconds of mgn, PyTorch (`torch`), `torch.compile` (`inductor`) and, on a CPU, ONNX Runtime
+  (`onnxruntime`).
+
+On a GPU, PyTorch computes there in the precision's type, and `torch.compile` has CUDA graphs. Runs
+of mgn follow one another, as a program's do. `--one-core` keeps all to one core, and times what a
+call takes of the processor: others on the machine change that less. The extra `test-models` brings
+the peers.
 """
 
 import argparse

@@ -3,27 +3,27 @@
 In: a kernel. Out: nothing, or a `VerifyException` that names the operation that does not fit.
 
     pointwise, gather   elementwise, movement, indexing, constants; results of one shape
-    reduction           reductions over the same axes of operands of one shape; before them anything
-                        pointwise, after one only elementwise operations and the reduced axes added,
-                        removed or broadcast, or all elements in another shape; results for each
-                        element or for each row
+    reduction           reductions over the same axes of operands of one shape; pointwise before
+                        them. After one: elementwise operations; the reduced axes added, removed or
+                        broadcast; all elements in another shape. Results are for each element, or
+                        for each row
     scan                one scan; pointwise before it, elementwise after
     scatter             one scatter; pointwise before it, elementwise after
     order               values put in the order of the same keys; pointwise before them,
                         elementwise after
-    contraction         one matmul; pointwise before it, elementwise and reshape after; what it says
-                        of panels is so; or, after a matmul of many rows, both halves of its
-                        columns, and what follows of them; reductions of rows that are the matmul's,
-                        for its left operand and after it
-    update              one update of a part of a tensor, which is read for nothing else: it is the
-                        result but for that part; pointwise before what is written
+    contraction         one matmul; pointwise before it. After it: elementwise and reshape; or, of
+                        many rows, both halves of its columns, and what follows of them. Reductions
+                        of the matmul's rows, for its left operand and after it. What the kernel
+                        says of panels is so
+    update              one update of a part of a tensor; pointwise before what is written. The
+                        tensor is read for nothing else: the result is the tensor but for that part
     recurrence          one recurrence, pointwise before it
-    attention_gradient  one operation of attention's gradient, pointwise before it; after that of
-                        queries, or of keys and values, elementwise and reshape; or the keys and the
+    attention_gradient  one operation of attention's gradient; pointwise before it. After that of
+                        queries, or of keys and values: elementwise and reshape. Or the keys and the
                         values apart, and what follows of each
-    row_blocks          sums of blocks of rows, of values of one shape; before them and beside them
-                        what a reduction has that reduces these rows, or nothing but pointwise
-                        operations; nothing after them
+    row_blocks          sums of blocks of rows, of values of one shape. Before and beside them: what
+                        a reduction of these rows has, or pointwise operations alone. Nothing after
+                        them
     attention           one attention, or parts of one, as it stands; pointwise before it,
                         elementwise and reshape after; beside it the log-sum-exp of its scores
 

@@ -5,12 +5,11 @@ columns lie where they are written: in the block's row of each result, which sta
 grouped_blocks.py.
 """
 
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from mgn.dialects import kernel
-from mgn.passes.kernels.body import Node
 from mgn.passes.kernels.index import Index
-from mgn.passes.kernels.rows import RowSpace, Stages, block_space, block_sums_of, stages_of
+from mgn.passes.kernels.rows import RowSpace, block_space, block_sums_of, stages_of
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.scalar import combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
@@ -28,23 +27,16 @@ def lower_row_blocks(job: Job) -> Launch:
             return _along_rows(job, block_space(job.body))
 
 
+@dataclass
 class _BlockWalk(RowWalk):
     """A walk down a row that also adds its elements to the sums of a block."""
 
-    def __init__(
-        self,
-        job: Job,
-        space: RowSpace,
-        stages: Stages,
-        rows: Sequence[Index],
-        width: int,
-        homes: Mapping[Node, int],
-        block: Index,
-    ) -> None:
-        super().__init__(job, space, stages, rows, width, homes)
-        self.block = block
-        numbered = zip(job.body.written, job.outputs, strict=True)
-        sums = block_sums_of(job.body)
+    block: Index
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        numbered = zip(self.job.body.written, self.job.outputs, strict=True)
+        sums = block_sums_of(self.job.body)
         self.sums = [(node, buffer) for node, buffer in numbered if node in sums]
 
     @property

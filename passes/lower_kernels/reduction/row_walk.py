@@ -69,22 +69,22 @@ class Row:
         return linear(self.index_of(home), home.shape)
 
 
+@dataclass
 class RowWalk:
-    """A walk down rows side by side: stages, then results. Vectors run along the rows."""
+    """A walk down rows side by side: stages, then results. Vectors of so many elements run along
+    the rows; `homes` are the results that hold values between stages (`homes_of`).
+    """
 
-    def __init__(
-        self,
-        job: Job,
-        space: RowSpace,
-        stages: Stages,
-        rows: Sequence[Index],
-        width: int,
-        homes: Mapping[Node, int],
-    ) -> None:
-        self.job, self.space, self.stages, self.width = job, space, stages, width
-        self.code = job.code
-        self.rows = [Row(job, space, row, width, len(stages.reductions)) for row in rows]
-        self.homes = homes
+    job: Job
+    space: RowSpace
+    stages: Stages
+    numbers: Sequence[Index]
+    width: int
+    homes: Mapping[Node, int]
+
+    def __post_init__(self) -> None:
+        self.code, stages = self.job.code, len(self.stages.reductions)
+        self.rows = [Row(self.job, self.space, row, self.width, stages) for row in self.numbers]
 
     def walk(self) -> None:
         """Writes the walk."""

@@ -19,11 +19,11 @@ from mgn.passes.saturate.prices.prices import price_per_run
 class Traits:
     """What matters of a class to cuts that mention it.
 
-    `repeats` is how many times more often than once an element a kernel evaluates it at most that
-    computes it for its one reader (broadcasts.py); `lasts` says that this may cost more than to
-    have it in memory. `views` says that it is a slice or a reshape of another class, `moves` that
-    it is nothing but that or a transpose, `beside` that a kernel which is there in any case may
-    write it besides.
+    `repeats` is about a kernel that computes it for its one reader: by how many times more than
+    once an element it is evaluated there, at most (broadcasts.py). `lasts` says that this may cost
+    more than to have it in memory. `views` says that it is a slice or a reshape of another class,
+    and `moves` that it is nothing but that or a transpose. `beside` says that a kernel which is
+    there in any case may write it besides.
     """
 
     type: TensorType
@@ -90,8 +90,8 @@ class Ranking:
         return cut.price + sum(self._cost(traits[name]) for name in cut.leaves)
 
     def _count_needs(self, cuts: Sequence[Cut], traits: Sequence[Traits]) -> None:
-        """Ranks cuts that read what a reduction decides, where others compute it besides, by what
-        these read in its place too: the kernel that writes the value reads that as well.
+        """Ranks cuts that read what a reduction decides, where wider cuts compute it besides. Such
+        a cut counts what the wider ones read too: the kernel that writes the value reads that.
         """
         widest_first = sorted(cuts, key=lambda cut: len(cut.body), reverse=True)
         for place, cut in enumerate(widest_first):
@@ -102,8 +102,8 @@ class Ranking:
                     cut.rank = max(cut.rank, self._rank_with(cut, leaf, least, traits))
 
     def _rank_with(self, cut: Cut, leaf: int, wider: float, traits: Sequence[Traits]) -> float:
-        """The rank of a cut one of whose leaves needs what wider cuts read: that is shared with
-        the leaf's readers outside of the cut.
+        """The rank of a cut of which one leaf needs what wider cuts read. The leaf's readers
+        outside of the cut share that.
         """
         known = traits[leaf]
         rest = sum(self._share(traits[name]) for name in cut.leaves if name != leaf)
@@ -112,8 +112,8 @@ class Ranking:
         return cut.price + rest + (self._cost(known) + wider - rest) / readers
 
     def _share(self, traits: Traits) -> float:
-        """What having a class in memory costs each of those who read it. Of one that only moves
-        another class, which may have to be written as well, each pays the whole of both.
+        """What it costs each reader of a class to have that in memory. Of a class that only moves
+        another one, each reader pays the whole of both: the other may have to be written as well.
         """
         if traits.moves:
             return 2 * self._cost(traits)

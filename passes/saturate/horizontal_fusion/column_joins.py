@@ -66,22 +66,26 @@ class _Pieces:
 
 
 @dataclass(frozen=True)
-class _Cut:
-    """A sum of columns by blocks, where it stands; `sums` are what is added up as classes."""
+class _Blocked:
+    """A sum of columns by blocks, where it stands: the kernel of its blocks, and the one that makes
+    them whole. `totals` are the classes of the sums, before what follows them.
+    """
 
     sum: ColumnSum
     blocks: Candidate
     whole: Candidate
-    sums: tuple[int, ...]
+    totals: tuple[int, ...]
 
     @property
     def saves(self) -> float:
-        """What its last kernel costs less than all of it."""
+        """What the kernel that makes it whole costs less than all of it."""
         return self.sum.template.price - self.whole.price
 
 
 class _Joins:
-    """Joins kernels with sums of columns."""
+    """Joins kernels with sums of columns. `pieces` and `blocked` are what sums by blocks were found
+    to be, `large` what a sum reads of which there is an element for each that it adds up.
+    """
 
     def __init__(self, view: View, found: CandidateSet, device: Device, reach: Reach) -> None:
         self.view, self.found, self.device, self.reach = view, found, device, reach
@@ -94,7 +98,7 @@ class _Joins:
             self.placer.known[first.signature, first.operands] = key
         self.pieces: dict[tuple[Template, int], _Pieces | None] = {}
         self.large: dict[ColumnSum, Collection[int]] = {}
-        self.cuts: dict[tuple[ColumnSum, int], _Cut | None] = {}
+        self.blocked: dict[tuple[ColumnSum, int], _Blocked | None] = {}
         self.entered: set[tuple[Template, tuple[int, ...]]] = set()
 
     def joins(self, sums: Mapping[Space, Sequence[ColumnSum]]) -> Iterator[Placed]:
@@ -155,22 +159,22 @@ class _Joins:
         block = choose_block(rows.length, rows.rows, reduces, self.device)
         if block is None:
             return
-        near: dict[tuple[int, ...], list[_Cut]] = {}
+        near: dict[tuple[int, ...], list[_Blocked]] = {}
         for item in self._near(kernel, sums):
-            cut = self._cut(item, block)
-            if cut is not None:
-                near.setdefault(cut.blocks.results, []).append(cut)
+            blocked = self._blocked(item, block)
+            if blocked is not None:
+                near.setdefault(blocked.blocks.results, []).append(blocked)
         later, ends = {*kernel.results}, list[Candidate]()
         for alike in near.values():
-            later.update(name for cut in alike for name in cut.sums)
+            later.update(name for blocked in alike for name in blocked.totals)
             wider = self._wider(kernel, alike, later)
-            if wider is None or wider.price - kernel.price >= max(cut.saves for cut in alike):
+            if wider is None or wider.price - kernel.price >= max(item.saves for item in alike):
                 self.found.left_out[NO_GAIN] += 1
                 continue
             kernel = wider
             yield kernel
-            yield from (cut.whole for cut in alike)
-            ends.append(max(alike, key=lambda cut: (len(cut.whole.results), cut.saves)).whole)
+            yield from (blocked.whole for blocked in alike)
+            ends.append(max(alike, key=lambda item: (len(item.whole.results), item.saves)).whole)
         yield from self._together(ends)
 
     def _near(
@@ -198,13 +202,13 @@ class _Joins:
         return found
 
     def _wider(
-        self, kernel: Candidate, alike: Sequence[_Cut], later: Collection[int]
+        self, kernel: Candidate, alike: Sequence[_Blocked], later: Collection[int]
     ) -> Candidate | None:
         """The cheapest kernel that also adds up blocks, in one of some ways, and waits for nothing
         that comes later; None for none.
         """
         found: list[Candidate] = []
-        for blocks in {cut.blocks.template: cut.blocks for cut in alike}.values():
+        for blocks in {item.blocks.template: item.blocks for item in alike}.values():
             if set(kernel.results).isdisjoint(blocks.results):
                 template, classes = self.blocks.merged(kernel, blocks)
                 if template is not None:
@@ -228,14 +232,14 @@ class _Joins:
                 joined = Candidate(-1, template, classes)
         yield joined
 
-    def _cut(self, item: ColumnSum, block: int) -> _Cut | None:
+    def _blocked(self, item: ColumnSum, block: int) -> _Blocked | None:
         """A sum by blocks, worked out once where it stands."""
         key = item, block
-        if key not in self.cuts:
+        if key not in self.blocked:
             pieces, found = self._pieces(item, block), None
             if pieces is not None:
                 classes = self.placer.place(pieces.values, item.classes)
-                sums = [
+                totals = [
                     item.classes[name]
                     for name, number, _ in item.template.body
                     if self.view.signatures[number].kind is Kind.REDUCTION
@@ -243,10 +247,10 @@ class _Joins:
                 blocks, whole = (
                     Candidate(-1, own, classes) for own in (pieces.blocks, pieces.whole)
                 )
-                if not self._waits(whole, {*whole.results, *sums}):
-                    found = _Cut(item, blocks, whole, tuple(sums))
-            self.cuts[key] = found
-        return self.cuts[key]
+                if not self._waits(whole, {*whole.results, *totals}):
+                    found = _Blocked(item, blocks, whole, tuple(totals))
+            self.blocked[key] = found
+        return self.blocked[key]
 
     def _pieces(self, item: ColumnSum, block: int) -> _Pieces | None:
         """The kernels of a sum by blocks, worked out once for its template."""
