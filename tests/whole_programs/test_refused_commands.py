@@ -16,11 +16,14 @@ from mgn.executable import Executable
 from mgn.runtime.errors import RuntimeFault
 from mgn.runtime.launching import launches
 from tests.whole_programs.test_failing_runs import RUNS
-from tests.whole_programs.test_states import DEVICE, PROGRAMS, contents
+from tests.whole_programs.test_random_states import Writer
+from tests.whole_programs.test_states import DEVICE, contents
+from tests.whole_programs.test_states import PROGRAMS as NAMED_PROGRAMS
 
 REFUSED = cl.status_code.OUT_OF_RESOURCES
 COMMANDS = ("enqueue_copy", "enqueue_nd_range_kernel", "enqueue_map_buffer", "enqueue_fill_buffer")
 X = np.array([1, 2, 3], np.float32)
+PROGRAMS = NAMED_PROGRAMS | {f"random {seed}": Writer(seed).text for seed in range(100, 103)}
 
 
 class Driver:
