@@ -120,8 +120,8 @@ class Executable(Described):
         """Name to element and shape of every state that the graph reads or writes, but of those
         that are parameters.
         """
-        states = self._executable.states
-        return {name: type for name, type in states.items() if name in self.state}
+        states, own = self._executable.states, {*self.state}
+        return {name: type for name, type in states.items() if name in own}
 
     def reset(self) -> None:
         """Gives every state its first value."""

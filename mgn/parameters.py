@@ -101,6 +101,9 @@ class Parameters(MutableMapping[str, np.ndarray]):
     def __delitem__(self, name: str) -> None:
         raise WrongType("parameters cannot be deleted")
 
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._held
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._held)
 

@@ -334,8 +334,9 @@ class Trainer:
                 f"the state has {pending} batches of a step that is not complete, and a step of "
                 f"this trainer has {self.accumulate}"
             )
+        parameters = {*self.params}
         for name, array in given.items():
-            if name in self.params:
+            if name in parameters:
                 self.params[name] = array
                 continue
             if self.shared is not None and name != SEED:

@@ -289,12 +289,13 @@ class Session:
         self.lost.update(written if answers(self.queue) else self.held(BufferKind.STATE))
 
     def refuse_lost(self, names: Iterable[str]) -> None:
-        """RuntimeFault where a run that failed has half written one of these states."""
+        """RuntimeFault where a run that failed has half written one of these states. What is
+        trained goes on from no first value.
+        """
         if self.lost and (lost := [name for name in names if name in self.lost]):
             listing = ", ".join(map(shown, lost[:8]))
-            raise RuntimeFault(
-                f"a run failed while it wrote state {listing}; reset the states, or set these"
-            )
+            back = "load a checkpoint" if self.trained else "reset the states"
+            raise RuntimeFault(f"a run failed while it wrote state {listing}; {back}, or set these")
 
     def _begin(self, name: str) -> None:
         held = self._held[BufferKind.STATE, name]
@@ -348,6 +349,9 @@ class States(MutableMapping[str, np.ndarray]):
 
     def __delitem__(self, name: str) -> None:
         raise WrongType("states cannot be deleted")
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._own
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._own)

@@ -172,3 +172,32 @@ def test_states_of_a_device_that_is_gone_are_never_read(
                 exe.state[key]
             exe.state[key] = array
         assert_equal(contents(exe), before)
+
+
+def test_a_step_of_training_that_is_lost_goes_on_from_a_checkpoint(driver: Driver) -> None:
+    """`reset` gives no trained parameter its first value, so that is not what is said to help."""
+    text = """graph g(x: f32[3]) {
+      param w: f32[3] = ones()
+      param b: f32 = ones()
+      return loss = sum(w * w * x) + b * b
+    }"""
+    trainer = mgn.Trainer(mgn.parse(text), optimizer=mgn.SGD(0.1, momentum=0.9), device=DEVICE)
+    trainer.step({"x": X})
+    kept = trainer.state()
+    driver.begin(lambda _: False)
+    wanted = trainer.step({"x": X})["loss"]
+    commands, left, seen = driver.given, trainer.state(), 0
+    for first in range(commands):
+        trainer.load_state(kept)
+        driver.begin(lambda number, first=first: number >= first)
+        with pytest.raises(mgn.MgnError):
+            trainer.step({"x": X})
+        driver.begin(lambda _: False)
+        if trainer.params.session.lost:
+            seen += 1
+            with pytest.raises(RuntimeFault, match="load a checkpoint, or set these"):
+                trainer.step({"x": X})
+            trainer.load_state(kept)
+        assert trainer.step({"x": X})["loss"] == wanted
+        assert_equal(trainer.state(), left)
+    assert seen

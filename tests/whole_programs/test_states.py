@@ -247,6 +247,31 @@ def test_states_are_read_and_set_by_external_name() -> None:
     assert "total: f32[3]" in repr(exe.state)
 
 
+def test_whether_there_is_a_name_is_asked_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is copied for it, and a parameter without a value and a lost state are there."""
+    text = """graph g(x: f32[32]) {
+      param w: f32[32]
+      param q: q8_0[32]
+      state k: f32[32]
+      k <- k + x * w * q
+      return y = x
+    }"""
+    module = mgn.parse(text)
+    package = package_graph(module.lower(), described(choose(DEVICE)))
+    (tmp_path / "g.mgnpkg").write_bytes(package_bytes(package))
+    exe = mgn.compile(module, device=DEVICE)
+    packed = mgn.load_package(tmp_path / "g.mgnpkg", device=DEVICE)
+    exe.params.session.lost.add("k")
+    monkeypatch.setattr("mgn.runtime.launching.session.Session.get", pytest.fail)
+    for names in (exe.params, packed.params):
+        found = [name in names for name in ("w", "q", "k", "", 3)]
+        assert found == [True, True, False, False, False]
+    for names in (exe.state, packed.state):
+        assert [name in names for name in ("w", "k", 3, None)] == [False, True, False, False]
+
+
 def contents(exe: Executable) -> dict[str, np.ndarray]:
     return {name: exe.state[name] for name in exe.state}
 
