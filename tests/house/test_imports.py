@@ -4,6 +4,8 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -97,20 +99,40 @@ SLOW = {"egglog", "highspy", "mpi4py", "pyopencl", "tokenizers", "torch", "z3"}
 FILES = sorted(path for folder in ALLOWED for path in (ROOT / folder).rglob("*.py"))
 
 
-def imports_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """The modules that a tree imports, with their lines."""
+@dataclass(frozen=True)
+class Statement:
+    """An import: the module, the names that are taken from it, and where it stands."""
+
+    module: str
+    names: tuple[str, ...]
+    line: int
+    at_the_top: bool
+
+
+@cache
+def statements(text: str) -> tuple[Statement, ...]:
+    """The imports of a source, also those in functions, and for types alone."""
+    tree = ast.parse(text)
+    found: list[Statement] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for item in node.names:
-                yield item.name, node.lineno
+            top = node in tree.body
+            found += [Statement(item.name, (), node.lineno, top) for item in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"line {node.lineno}: imports are absolute"
-            module = node.module or ""
-            if module == "mgn":
-                for item in node.names:
-                    yield f"mgn.{item.name}", node.lineno
-            else:
-                yield module, node.lineno
+            names = tuple(item.name for item in node.names)
+            found.append(Statement(node.module or "", names, node.lineno, node in tree.body))
+    return tuple(found)
+
+
+def imports_of(path: Path, at_the_top: bool = False) -> Iterator[tuple[str, int]]:
+    """The modules that a file imports, with their lines; only at its top, if asked for."""
+    for item in statements(path.read_text(encoding="utf-8")):
+        if at_the_top and not item.at_the_top:
+            continue
+        parts = item.names if item.module == "mgn" else ()
+        for module in [f"mgn.{name}" for name in parts] or [item.module]:
+            yield module, item.line
 
 
 def is_allowed(module: str, allowed: set[str]) -> bool:
@@ -139,7 +161,7 @@ def test_every_module_of_ours_that_is_imported_is_there(folder: str) -> None:
     missing = [
         f"{path.relative_to(ROOT)}, line {line}: {name}"
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for name, line in imports_of(ast.parse(path.read_text(encoding="utf-8")))
+        for name, line in imports_of(path)
         if name.split(".")[0] in OURS
         for place in [ROOT.joinpath(*name.split("."))]
         if not place.is_dir() and not place.with_suffix(".py").exists()
@@ -149,19 +171,13 @@ def test_every_module_of_ours_that_is_imported_is_there(folder: str) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_imports_only_what_its_folder_may(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     allowed = allowed_for(path)
     foreign = [
-        f"line {line}: {name}" for name, line in imports_of(tree) if not is_allowed(name, allowed)
+        f"line {line}: {name}" for name, line in imports_of(path) if not is_allowed(name, allowed)
     ]
     assert not foreign
-    top_level = [
-        name
-        for statement in tree.body
-        if isinstance(statement, ast.Import | ast.ImportFrom)
-        for name, _ in imports_of(statement)
-    ]
-    assert not [name for name in top_level if name.split(".")[0] in SLOW]
+    at_the_top = [name for name, _ in imports_of(path, at_the_top=True)]
+    assert not [name for name in at_the_top if name.split(".")[0] in SLOW]
 
 
 @pytest.mark.parametrize("folder", LAYERS)
@@ -170,7 +186,7 @@ def test_a_sub_package_imports_only_layers_below_it(folder: str) -> None:
     found = {
         f"{path.name}:{line}: {name}"
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for name, line in imports_of(ast.parse(path.read_text(encoding="utf-8")))
+        for name, line in imports_of(path)
         if any(name == module or name.startswith(f"{module}.") for module in above)
     }
     assert not found
@@ -184,7 +200,7 @@ def test_sub_packages_import_only_those_before_them(folder: str) -> None:
     for number, name in enumerate(order):
         below = {f"{whole}.{item}" for item in order[: number + 1]}
         for path in sorted((ROOT / folder / name).rglob("*.py")):
-            for module, line in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+            for module, line in imports_of(path):
                 if module == whole or module.startswith(f"{whole}."):
                     assert is_allowed(module, below), f"{path.name}:{line}: {module}"
 
@@ -202,13 +218,10 @@ MODULES = {module_of(path): path for path in FILES}
 def modules_imported(path: Path) -> set[str]:
     """The modules of mgn that a file imports: also in functions, and for types alone."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {item.name for item in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            parts = {f"{node.module}.{item.name}" for item in node.names}
-            inside = parts & MODULES.keys()
-            found |= inside | ({node.module} if len(inside) < len(parts) else set())
+    for item in statements(path.read_text(encoding="utf-8")):
+        parts = {f"{item.module}.{name}" for name in item.names}
+        inside = parts & MODULES.keys()
+        found |= inside | ({item.module} if not parts or len(inside) < len(parts) else set())
     return found & MODULES.keys() - {module_of(path)}
 
 
