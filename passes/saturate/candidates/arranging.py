@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
+from mgn.passes.arrangements.copied_operands import ROUNDING
 from mgn.passes.arrangements.kernel_pieces import Arrangement
 from mgn.passes.arrangements.prepack_products import PackedOperand
 from mgn.passes.arrangements.prepack_weights import PackedWeights
@@ -106,7 +107,7 @@ class Arranger:
         pieces = ways[0].pieces
         if template.price <= ways[0].price:
             yield replace(template, arranged=Arranged(*alone, tuple(known)))
-        if template.price > (ways[0].price if self.local else _shared_price(pieces, values)):
+        if template.price > (ways[0].price if self.local else self._shared_price(pieces, values)):
             yield from pieces[:-1]
             yield replace(pieces[-1], arranged=Arranged(*known[0], (alone, *known[1:])))
 
@@ -148,6 +149,24 @@ class Arranger:
         values.members.update(dict.fromkeys(renamed(outline.members, names)))
         return [self._placed(piece, names, values) for piece in outline.pieces]
 
+    def _shared_price(self, pieces: Sequence[Template], values: NewValues) -> float:
+        """The price of an arrangement if all readers of what is copied read the same copies, and
+        values that are only rounded are so by the kernels that write them.
+        """
+        known, total = len(values.traits), 0.0
+        for piece in pieces:
+            if self._rounds_what_is_written(piece, values):
+                continue
+            met = {name for node in piece.body for name in (node[0], *node[2]) if name < known}
+            is_copy = piece.form.kind is KernelKind.POINTWISE
+            readers = max((values.traits[name].users for name in met), default=1) if is_copy else 1
+            total += piece.price / max(readers, 1)
+        return total
+
+    def _rounds_what_is_written(self, piece: Template, values: NewValues) -> bool:
+        names = [self.view.signatures[node[1]].name for node in piece.body]
+        return names == [ROUNDING] and all(map(values.is_written, piece.reads))
+
     def _packs_each_run(
         self, arrangement: Arrangement, template: Template, values: NewValues
     ) -> bool:
@@ -174,17 +193,6 @@ class Arranger:
         price = price_per_run(piece.price, prepared)
         body, form = renamed(piece.body, names), piece.form.at(names)
         return Template(body, form, results, reads, inputs, price, piece.facts)
-
-
-def _shared_price(pieces: Sequence[Template], values: NewValues) -> float:
-    """The price of an arrangement if all readers of what is copied read the same copies."""
-    known, total = len(values.traits), 0.0
-    for piece in pieces:
-        met = {name for node in piece.body for name in (node[0], *node[2]) if name < known}
-        is_copy = piece.form.kind is KernelKind.POINTWISE
-        readers = max((values.traits[name].users for name in met), default=1) if is_copy else 1
-        total += piece.price / max(readers, 1)
-    return total
 
 
 class Placer:

@@ -60,7 +60,7 @@ from mgn.passes.saturate.prices.scheduled import once_cut_alike, request_of
 from mgn.passes.schedules.core.figures import BLOCK_DEPTH
 from mgn.passes.schedules.core.schedule import Request
 from mgn.passes.schedules.product.few_rows import FEW_ROWS
-from mgn.passes.schedules.product.operand_copies import staged_operands
+from mgn.passes.schedules.product.operand_copies import ready_once_rounded, staged_operands
 from mgn.passes.schedules.product.pixel_products import VECTORS, pixel_blocking
 from mgn.passes.schedules.product.seconds import is_turned
 from mgn.passes.schedules.product.winograd_products import tile_blocking
@@ -150,7 +150,7 @@ def arrangements_of(
     if unit is not None and device.matrix_unit == "wgmma":
         copied = tuple(staged_operands(request, sizes, unit))
         if copied:
-            found.append(CopiedOperands(copied, unit))
+            found.append(CopiedOperands(copied, unit, ready_once_rounded(sizes, unit)))
     return found
 
 

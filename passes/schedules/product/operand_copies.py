@@ -168,14 +168,30 @@ registers, in the time of one whose operands do not.
 
 def staged_operands(request: Request, product: Product, name: str) -> dict[int, int]:
     """The operands that groups do not find as they multiply them → the bytes copied at once."""
-    found: dict[int, int] = {}
-    for copies in _any_copies(product, name):
-        ready = copies.whole and product.depth % copies.sizes.chunk == 0
-        if name == "tf32":
-            ready &= "rounded" in request.entries and copies.runs_by_depth
-        if not ready:
-            found[copies.operand] = copies.width * copies.element.bytes
-    return found
+    ready = _ready_operands(product, name)
+    if name == "tf32" and "rounded" not in request.entries:
+        ready = ()
+    return {
+        copies.operand: copies.width * copies.element.bytes
+        for copies in _any_copies(product, name)
+        if copies.operand not in ready
+    }
+
+
+def ready_once_rounded(product: Product, name: str) -> tuple[int, ...]:
+    """The operands that groups would find as they multiply them if they were rounded before."""
+    return _ready_operands(product, name) if name == "tf32" else ()
+
+
+def _ready_operands(product: Product, name: str) -> tuple[int, ...]:
+    """The operands that are copied whole, along the shared axis where the unit asks for that."""
+    return tuple(
+        copies.operand
+        for copies in _any_copies(product, name)
+        if copies.whole
+        and product.depth % copies.sizes.chunk == 0
+        and (name != "tf32" or copies.runs_by_depth)
+    )
 
 
 def is_computed(product: Product, name: str) -> bool:

@@ -9,13 +9,19 @@ import pytest
 from xdsl.ir import SSAValue
 
 from mgn.commands.run import main
-from mgn.dialects.fusion import FusedKernelOp, KernelKind
+from mgn.dialects.fusion import FusedKernelOp, KernelKind, ScheduleAttr
 from mgn.dialects.kernel import DEVICES, CopyChunkOp, GroupMmaOp, RoundTf32Op
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import element_of
+from mgn.passes.arrangements.copied_operands import CopiedOperands
+from mgn.passes.arrangements.kernel_pieces import KernelPieces
+from mgn.passes.kernels.body import read_body
+from mgn.passes.kernels.product import Product
 from mgn.passes.saturate.arrange_kernels import arrange_kernel
 from mgn.passes.schedules.choose import schedule_for
+from mgn.passes.schedules.product.operand_copies import ready_once_rounded
 from tests.conftest import run_in_process
+from tests.passes.lower_kernels.product.test_tensor_product import filtered
 from tests.support.lower_fixture import Build, expected, fused_kernel, lowered
 
 H200 = DEVICES["nvidia-h200"]
@@ -49,11 +55,16 @@ def after_copies(kernel: FusedKernelOp, arrays: list[np.ndarray]) -> Any:
     """The kernels in the place of one, and the last one's result."""
     known = dict(zip(kernel.inputs, (np.asarray(x, np.float64) for x in arrays), strict=True))
     pieces = arrange_kernel(kernel, EAGER)
+    return pieces, after(pieces, known)
+
+
+def after(pieces: list[FusedKernelOp], known: dict[SSAValue, np.ndarray]) -> np.ndarray:
+    """The result of the last of several kernels, which may read what is known."""
     for piece in pieces:
         piece.verify()
         results = Interpreter(wide=True).run_op(piece, [known[value] for value in piece.inputs])
         known.update(zip(piece.outputs, results, strict=True))
-    return pieces, known[pieces[-1].outputs[0]]
+    return known[pieces[-1].outputs[0]]
 
 
 @pytest.mark.parametrize("name", ["tf32", "bf16"])
@@ -119,6 +130,41 @@ def test_rounded_copies_pass_by_the_registers() -> None:
     assert schedule_for(last, H200).values["rounded"] == 1
     operations = {type(op) for op in lowered(last, H200).walk()}
     assert {CopyChunkOp, GroupMmaOp} <= operations and RoundTf32Op not in operations
+
+
+def rounded_before(kernel: FusedKernelOp) -> list[FusedKernelOp]:
+    """The kernels of a product in tf32 whose operands are rounded or copied before."""
+    product = Product.of_body(read_body(kernel))
+    pieces = KernelPieces(kernel)
+    CopiedOperands((0, 1), "tf32", ready_once_rounded(product, "tf32")).write(pieces)
+    return pieces.replace()
+
+
+@pytest.mark.parametrize("channels", [16, 20])
+def test_an_image_is_rounded_and_not_its_windows(channels: int) -> None:
+    kernel = filtered("tf32", channels, 1, 1)
+    image, weights = (value.type for value in kernel.inputs)
+    arrays = arrays_of(kernel)
+    known = dict(zip(kernel.inputs, (np.asarray(x, np.float64) for x in arrays), strict=True))
+    (wanted,) = expected(kernel, arrays)
+    left, right, last = rounded_before(kernel)
+    assert [copy.outputs[0].type for copy in (left, right)] == [image, weights]
+    for copy in (left, right):
+        assert [op.name for op in copy.block.ops][:-1] == ["mgn.round_tf32"]
+    assert [op.name for op in last.block.ops].count("mgn.windows") == 1
+    np.testing.assert_array_equal(after([left, right, last], known), wanted)
+    last.arranged = ScheduleAttr.of(rounded=1, matrix="tf32")
+    entries = {"tile_down": 4, "tile_across": 1, "item_rows": 16, "item_columns": 64, "groups": 1}
+    function = lowered(last, H200, **entries, slices=1, chunks=8, stages=8)
+    operations = {type(op) for op in function.walk()}
+    assert CopyChunkOp in operations and RoundTf32Op not in operations
+
+
+def test_windows_that_cannot_be_copied_whole_are_written() -> None:
+    """Chunks of eighteen channels cross from one element of a window to the next."""
+    left, _, last = rounded_before(filtered("tf32", 18, 1, 1))
+    assert "mgn.windows" in [op.name for op in left.block.ops]
+    assert "mgn.windows" not in [op.name for op in last.block.ops]
 
 
 def test_copies_of_bf16_hold_bf16() -> None:

@@ -255,3 +255,23 @@ def test_exact_rules_leave_images_as_they_are() -> None:
 
     exact = SaturateOptions(classes=frozenset({RuleClass.EXACT}))
     assert not optimized(BLOCK, precision="bf16", saturation=exact).saturation.layouts
+
+
+def test_the_kernel_that_writes_an_image_rounds_it_for_the_next_convolution() -> None:
+    """So the unit copies windows past the registers, and nobody writes windows."""
+    text = """
+graph g(x: f32[32, 256, 28, 28]) {
+  param u: f32[256, 256, 1, 1]
+  param v: f32[256, 256, 3, 3]
+  param w: f32[256, 256, 1, 1]
+  h = relu(conv2d(x, u))
+  h = relu(conv2d(h, v, padding = 1))
+  return y = global_avg_pool(conv2d(h, w))
+}
+"""
+    found = mgn.optimize(mgn.parse(text), device="nvidia-h200", precision="tf32").report.kernels
+    products = [kernel.operations for kernel in found if "matmul" in kernel.operations]
+    assert [operations[-1] == "round_tf32" for operations in products] == [True, True, False]
+    assert ["windows" in operations for operations in products] == [False, True, False]
+    others = [kernel.operations for kernel in found if "matmul" not in kernel.operations]
+    assert not any("windows" in operations for operations in others)
