@@ -21,12 +21,7 @@ from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.long_sums import MOST_UNIT, UNIT_BLOCK, loop_of_blocks
 from mgn.passes.lower_kernels.staging.tensor_panels import Panel
 from mgn.passes.lower_kernels.staging.tensor_staging import StagedPanel
-from mgn.passes.schedules.product.matrix_tiles import STEP_CHUNKS, TensorTiling
-
-FEW_STAGES = 3
-"""With so many stages, copies are further ahead if no product is in flight while a stage is
-filled.
-"""
+from mgn.passes.schedules.product.matrix_tiles import FEW_STAGES, STEP_CHUNKS, TensorTiling
 
 
 @dataclass

@@ -15,7 +15,12 @@ from mgn.passes.kernels.index import Counter, Index, lanes, of
 from mgn.passes.kernels.index_maps import Place, bounded, is_zero_padding, padded_place_of
 from mgn.passes.kernels.product import Product
 from mgn.passes.schedules.core.schedule import Request
-from mgn.passes.schedules.product.matrix_tiles import TensorTiling, any_tiling, held_element
+from mgn.passes.schedules.product.matrix_tiles import (
+    DEEP_BYTES,
+    TensorTiling,
+    any_tiling,
+    held_element,
+)
 
 
 def lies_in_memory(node: Node, name: str) -> bool:
@@ -197,6 +202,12 @@ def _ready_operands(product: Product, name: str) -> tuple[int, ...]:
 def is_computed(product: Product, name: str) -> bool:
     """Whether an operand is computed on its way to the unit."""
     return not all(lies_in_memory(operand, name) for operand in product.node.operands)
+
+
+def fills_stages(product: Product, name: str) -> bool:
+    """Whether many blocks of both operands may be on their way at once."""
+    length = product.depth * held_element(name).bytes
+    return length >= DEEP_BYTES and not is_computed(product, name)
 
 
 def may_keep_rows(request: Request, product: Product, name: str) -> bool:

@@ -35,16 +35,19 @@ from mgn.passes.schedules.product.local_tiles import Tiling, local_tilings
 from mgn.passes.schedules.product.matrix_tiles import (
     BY_GROUPS,
     COPIED,
+    DEEP,
     IN_PIECES,
     KEPT,
     LINED,
     TensorTiling,
+    copying_seconds,
     matrix_tilings,
 )
 from mgn.passes.schedules.product.operand_copies import (
     by_groups,
     copied_in_lines,
     copied_whole,
+    fills_stages,
     in_pieces,
     is_computed,
     may_keep_rows,
@@ -228,6 +231,7 @@ def _makes_sums(product: Product) -> bool:
 def _matrix_schedules(request: Request, product: Product, unit: str) -> Schedules:
     ways = (
         (IN_PIECES, in_pieces(product, unit)),
+        (DEEP, in_pieces(product, unit) and fills_stages(product, unit)),
         (BY_GROUPS, by_groups(request)),
         (COPIED, by_groups(request) and copied_whole(request, product, unit)),
         (KEPT, in_pieces(product, unit) and may_keep_rows(request, product, unit)),
@@ -238,7 +242,7 @@ def _matrix_schedules(request: Request, product: Product, unit: str) -> Schedule
     computed = is_computed(product, unit) and not request.body.of_kind(Kind.REDUCTION)
     staged = staged_factor(request, product, unit) - 1.0
     found: list[Schedule] = []
-    for seconds, tiling in matrix_tilings(request, product, unit, tables):
+    for seconds, tiling, resident in matrix_tilings(request, product, unit, tables):
         tile = (tiling.tile_rows, tiling.tile_columns)
         waits = staged * seconds if staged * seconds > device.launch_cost else 0.0
         if computed:
@@ -246,7 +250,8 @@ def _matrix_schedules(request: Request, product: Product, unit: str) -> Schedule
             rate = COMPUTED * device.matrix_rates[unit] / device.compute_units
             slow = 2.0 * prod(tile) * product.depth / rate
             waits = max(ceil_div(int(groups), device.compute_units) * slow - seconds, 0.0)
-        seconds += UNIT_LATENCY + waits
+        copying = copying_seconds(request, product, tiling, resident, COPIED not in tables)
+        seconds = UNIT_LATENCY + max(seconds + waits, copying)
         found.append(_tiles(request, product, ProductVariant.MATRIX, tiling, seconds))
     return sorted(found, key=lambda item: item.seconds)
 
