@@ -24,8 +24,11 @@ from mgn.passes.schedules.product.matrix_tiles import (
 
 
 def lies_in_memory(node: Node, name: str) -> bool:
-    """Whether a rounded value is moved, but not computed, from memory that can be copied."""
-    while _is_moved(node) or node.name in ("cast", "round_tf32"):
+    """Whether a rounded value is moved, but not computed, from memory that can be copied. What is
+    rounded to tf32 in a half type before is computed.
+    """
+    rounds = "round_tf32" if name == "tf32" else "cast"
+    while _is_moved(node) or node.name == rounds:
         node = node.operands[0]
         if node.element.name == name:
             break
