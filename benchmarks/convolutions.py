@@ -1,5 +1,6 @@
 """`python -m benchmarks.convolutions [--device D] [--only WORD]`: networks of images, one image at
-a time, beside ONNX Runtime; with `--single`, single convolutions beside PyTorch.
+a time, beside ONNX Runtime; with `--single`, single convolutions beside PyTorch; with `--drawn N`,
+convolutions of random sizes beside ONNX Runtime, by processor time on one core.
 
 In: the networks of `examples/models/`, with random parameters. Out: a line for each: milliseconds
 of both, and the largest error against the peer, relative to the largest result. `--batch` and
@@ -20,9 +21,11 @@ import numpy as np
 
 import mgn
 from benchmarks.contests import images
+from benchmarks.contests.drawn_convolutions import drawn_rows
 from benchmarks.contests.models import EXAMPLES, TOLERANCE
 from benchmarks.contests.single_convolutions import PRECISIONS, rows
 from benchmarks.in_a_row import in_a_row
+from benchmarks.one_core import on_one_core
 from benchmarks.table import Table
 from mgn.bench.timing import interleaved_medians
 
@@ -52,7 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, default=1, help="images at a time")
     parser.add_argument("--precision", default="", choices=("", *PRECISIONS, VALUES))
     parser.add_argument("--single", action="store_true", help="single convolutions, no networks")
+    parser.add_argument("--drawn", type=int, default=0, help="so many convolutions of random sizes")
+    parser.add_argument("--seed", type=int, default=0, help="which ones")
     options = parser.parse_args(arguments)
+    if options.drawn:
+        clock, table = on_one_core(), Table(36)
+        for row in drawn_rows(options.drawn, options.seed, clock):
+            table.print(row)
+        return 0
     if options.single:
         table = Table(36)
         for row in rows(options.device, _precisions(options.precision), options.only):

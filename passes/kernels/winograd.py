@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import Node
+from mgn.passes.kernels.channel_windows import ChannelWindows
 from mgn.passes.kernels.product import Product
 
 TILE, WINDOW, SIDE = 2, 3, 4
@@ -28,11 +29,6 @@ TILE, WINDOW, SIDE = 2, 3, 4
 
 PLACES = SIDE * SIDE
 """Products of a tile and a channel."""
-
-WINDOWS_LAST, CHANNELS_FIRST = (0, 2, 3, 4, 5, 1), (0, 3, 1, 2)
-"""How windows of images whose channels are last become columns of a product: channels after the
-elements of windows; and how such images become those that windows slide over.
-"""
 
 ELEMENTS = ("f32", "f64")
 """Types whose sums are of their own type."""
@@ -100,31 +96,8 @@ class TiledImage:
             return None
         if {item.element.name for item in (left, right, product.node)} - set(ELEMENTS):
             return None
-        windows = _below(_below(left, "reshape"), "transpose", WINDOWS_LAST)
-        if windows is None or windows.name != "windows" or len(windows.values["sizes"]) != 2:
+        found = ChannelWindows.of(left)
+        if found is None or found.sizes != (WINDOW, WINDOW) or set(found.steps) != {(1, 1)}:
             return None
-        steps = (*windows.values["strides"], *windows.values["dilation"])
-        image = _below(windows.operands[0], "transpose", CHANNELS_FIRST)
-        plain = tuple(windows.values["sizes"]) == (WINDOW, WINDOW) and set(steps) == {1}
-        if image is None or not plain or not windows.count:
-            return None
-        images, channels, rows, columns = windows.shape[:4]
-        fits = (images * rows * columns, WINDOW * WINDOW * channels) == left.shape
-        return _tiled(image, (rows, columns)) if fits else None
-
-
-def _below(node: Node | None, name: str, perm: tuple[int, ...] | None = None) -> Node | None:
-    """The operand of an operation of a name; None for another one."""
-    if node is None or node.name != name:
-        return None
-    fits = perm is None or tuple(node.values["perm"]) == perm
-    return node.operands[0] if fits else None
-
-
-def _tiled(image: Node, places: tuple[int, int]) -> TiledImage:
-    if image.name == "pad" and image.operands[0].count:
-        images, *around, channels = image.values["padding"]
-        if not any((*images, *channels)) and min(low for low, _ in around) >= 0:
-            low = (around[0][0], around[1][0])
-            return TiledImage(image, image.operands[0], low, places)
-    return TiledImage(image, image, (0, 0), places)
+        (rows, columns), (down, right) = found.places, found.low
+        return TiledImage(found.image, found.source, (down, right), (rows, columns))

@@ -32,6 +32,7 @@ from mgn.passes.lower_kernels.staging.panels import (
     pack_panels,
     pack_transposed_panels,
 )
+from mgn.passes.lower_kernels.staging.window_rows import pack_left_windows, windows_in_vectors
 from mgn.passes.schedules.core.packed_blocking import (
     LEFT_PADDING,
     LONGEST_VECTOR,
@@ -72,6 +73,7 @@ class _Packed:
         self.blocks = ceil_div(product.depth, sizes.depth)
         vector_bytes = sizes.width * accumulator(product.element).bytes
         self.vectors_a_line = max(LINE_BYTES // vector_bytes, 1)
+        self.windows = windows_in_vectors(product, sizes.depth, job.number("lanes", 16))
         self.left = self._left_tile() if sizes.copies_left else None
         self.right = self._right_block() if sizes.copies_right else None
         if self.blocks > 1 or not self.is_simple:
@@ -143,7 +145,9 @@ class _Packed:
 
         def tile(number: Index) -> None:
             row = self._row(number)
-            if self.left is not None:
+            if self.left is not None and self.windows is not None:
+                pack_left_windows(self.job, self.windows, first, sizes.depth, row, self.left)
+            elif self.left is not None:
                 transposed = product.node.values["transpose_a"]
                 pack = pack_left_columns if transposed else pack_left_rows
                 pack(self.operands[0], first, steps, row, self.left)

@@ -56,6 +56,7 @@ from mgn.passes.saturate.prices.windows import (
     AS_THEY_STAND,
     BELOW,
     IN_PLANES,
+    outer_weight,
     read_apart,
     recovered_values,
     windows_in_planes,
@@ -196,6 +197,7 @@ def measure_kernel(
     strided: dict[int, float] = {}
     scattered: set[int] = set()
     below: set[int] = set()
+    readers: dict[int, Signature] = {}
     seconds = beside = 0.0
     schedule, passes, evaluation = None, (1.0, 1.0), 1.0
     if form.kind in SCHEDULED:
@@ -241,6 +243,11 @@ def measure_kernel(
             if name == copied:
                 own_seconds = evaluations * IN_PLANES * 2.0 / device.rate(signature.element)
                 own_seconds = own_seconds if schedule is None else 0.0
+            elif signature.name == "windows" and name in readers:
+                packed = schedule is not None and schedule.variant == ProductVariant.PACKED
+                outer = outer_weight(signature, readers[name], device, packed)
+                if outer is not None:
+                    own_seconds = evaluations * outer * 2.0 / device.rate("f32")
             if name in waiting:
                 own_seconds *= min(1.0 + WAITING * waiting[name], longest)
             if signature.name == "windows" and name in written_so:
@@ -258,6 +265,8 @@ def measure_kernel(
                 below.update(operands)
             if name in below and signature.kind is Kind.ELEMENTWISE:
                 seconds += (BELOW - 1.0) * own_seconds
+        if signature.name == "transpose":
+            readers[operands[0]] = signature
         lies_ready = arranging or name in recovered
         factor = 1.0 if lies_ready else figures.strided[heavy is not None]
         if strided:

@@ -29,6 +29,11 @@ IN_LINE, BEYOND, STRIDED = 24.0, 160.0, 96.0
 neighbours are apart.
 """
 
+OUTER, OUTER_PACKED = 24.0, 1.0
+"""Of an element in a vector of channels, of an image that has them last; and of one that a product
+packs, besides that.
+"""
+
 AS_THEY_STAND = 600.0
 """Of an element of windows that a CPU writes with the axes of their elements innermost: each is
 found by itself.
@@ -127,3 +132,17 @@ def window_weight(signature: Signature, device: Device) -> float:
         return BEYOND
     crossing = min((lanes - gcd(rows, lanes)) / rows, 1.0)
     return line + (BEYOND - line) * crossing
+
+
+def outer_weight(
+    windows: Signature, reader: Signature, device: Device, packed: bool
+) -> float | None:
+    """The weight of `windows` that a transpose reads in whole vectors along an axis of neither
+    places nor elements, on a CPU, to be packed or not; None for other readers.
+    """
+    if reader.name != "transpose" or not device.is_cpu:
+        return None
+    axis = reader.values["perm"][-1]
+    outer = len(windows.shape) - 2 * len(windows.values["sizes"])
+    whole = windows.shape[axis] % device.lanes(4) == 0
+    return (OUTER_PACKED if packed else OUTER) if axis < outer and whole else None

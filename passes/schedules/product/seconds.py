@@ -44,7 +44,7 @@ COMPUTED = 0.06
 product; of norms, whose price says so, it is not.
 """
 
-LOADS = 1.7
+LOADS = 0.6
 """How many rows more a register tile would multiply in the time that it loads a step's columns."""
 
 PACK, PACK_TURNED, PACK_TURNED_HALF = 12.0, 26.0, 120.0
