@@ -34,7 +34,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.mgn.build import Emitter
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made
 from mgn.passes.schedules.core.figures import RIGHT
-from mgn.passes.schedules.core.packed_blocking import PANELS, block_depth
+from mgn.passes.schedules.core.packed_blocking import PANELS, panel_steps
 
 TO_PANELS = "to_panels"
 """The fact of a kernel that packs."""
@@ -57,8 +57,8 @@ def choose_panels(
     """The panels of a product's right operand; None where it should not be packed. `most` is how
     many steps a panel should have, `across` how many columns it has.
     """
-    steps = max(block_depth(depth, most), 1)
-    if depth % steps or min(columns, depth) < max(LEAST_SIZE, across) or rows < LEAST_ROWS_ONCE:
+    steps = panel_steps(depth, most) if depth else None
+    if steps is None or min(columns, depth) < max(LEAST_SIZE, across) or rows < LEAST_ROWS_ONCE:
         return None
     return PackedOperand(steps, across, rows < LEAST_ROWS)
 

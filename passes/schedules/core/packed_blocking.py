@@ -172,7 +172,8 @@ def cut_product(product: Extent, limits: Limits) -> Blocking:
         rows,
         down=max(1, min(limits.block_rows // rows, tiles_down)),
         across=max(1, min(limits.block_columns // (vectors * width), tiles_across)),
-        depth=block_depth(product.depth, steps),
+        depth=(product.in_panels and panel_steps(product.depth, steps))
+        or block_depth(product.depth, steps),
         copies_left=True,
         copies_right=not product.in_panels,
         halves=product.halves,
@@ -249,6 +250,20 @@ def block_depth(depth: int, most: int) -> int:
             return depth // count
     even = ceil_div(ceil_div(depth, blocks), LONGEST_VECTOR) * LONGEST_VECTOR
     return max(min(even, depth), 1)
+
+
+def panel_steps(depth: int, most: int) -> int | None:
+    """Steps of a panel, all of like size: blocks as they are cut, where these have no rest; else up
+    to twice as many steps in whole vectors, else fewer. None where no number divides the axis so.
+    """
+    steps = block_depth(depth, most)
+    if steps and depth % steps == 0:
+        return steps
+    blocks = ceil_div(depth, most)
+    longer = [depth // count for count in range(blocks - 1, ceil_div(blocks, 2), -1)
+              if depth % (count * LONGEST_VECTOR) == 0]  # fmt: skip
+    shorter = [depth // count for count in range(blocks, 4 * blocks) if depth % count == 0]
+    return next(iter(longer + shorter), None)
 
 
 def _halve(sizes: Blocking) -> None:

@@ -65,6 +65,7 @@ from mgn.passes.schedules.product.seconds import (
     plain_rate,
     tile_passes,
     useful_seconds,
+    windows_seconds,
 )
 from mgn.passes.schedules.product.summed_windows import summed_blocking
 from mgn.passes.schedules.product.window_products import window_blocking
@@ -151,12 +152,18 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
         return [_dots(request, product, min(8, product.rows), 1)]
     if request.word(RIGHT) == TRANSFORMED:
         return [_transformed(request, product)]
-    found = _windows(request, product)
+    found, beside = _windows(request, product), 0.0
     if product.rows > FEW_ROWS and _has_operands(product):
         sizes, facts = packed_blocking(request, product), request.facts(*FACTS, "right")
         seconds, passes = packed_seconds(request, product, sizes)
         found.append(Schedule(ProductVariant.PACKED, sizes.entries, facts, seconds, passes))
-    return sorted(found, key=lambda item: item.seconds) or [_direct(request, product)]
+        if planes_of_product(product) is not None:
+            beside = windows_seconds(product, request.device) * passes[1]
+
+    def seconds_of(item: Schedule) -> float:
+        return item.seconds + (beside if item.variant == ProductVariant.PACKED else 0.0)
+
+    return sorted(found, key=seconds_of) or [_direct(request, product)]
 
 
 def _windows(request: Request, product: Product) -> list[Schedule]:

@@ -23,7 +23,7 @@ BLOCK_STEPS = 288
 MOST_BANDS = 32
 """Up to how many bands are tried."""
 
-COPY, COPY_LEFT, MEET, LOADS, WRITE = 8.0, 4.4, 5.4, 1.7, 8.0
+COPY, COPY_LEFT, MEET, LOADS, WRITE = 8.0, 4.4, 5.4, 0.6, 8.0
 """Steps to copy an element of a plane and of the left operand, to store a sum and fetch it, those
 of a tile in whose time it loads its columns, and to write a result.
 """
