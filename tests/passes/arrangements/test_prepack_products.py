@@ -16,7 +16,7 @@ from mgn.passes.arrangements.prepack_products import LEAST_ROWS, PackedOperand
 from mgn.passes.kernels.body import read_body
 from mgn.passes.saturate.arrange_kernels import ArrangeKernels, arrange_kernel
 from mgn.passes.schedules.choose_schedules import ChooseSchedules
-from mgn.passes.schedules.core.packed_blocking import block_depth
+from mgn.passes.schedules.core.packed_blocking import panel_steps
 from mgn.passes.schedules.transposes import interleaved_axis
 from tests.support.lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, run
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
@@ -39,7 +39,8 @@ def packed(fused: FusedKernelOp) -> list[FusedKernelOp]:
     pieces = KernelPieces(fused)
     turned = pieces.product.values["transpose_b"]
     depth = pieces.product.operands[1].type.get_shape()[1 if turned else 0]  # type: ignore
-    steps = block_depth(depth, DEPTH)
+    steps = panel_steps(depth, DEPTH)
+    assert steps is not None
     PackedOperand(steps, COLUMNS).write(pieces)
     return pieces.replace()
 
@@ -54,7 +55,7 @@ def module_of(fused: FusedKernelOp) -> ModuleOp:
 @settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
 def test_packed_products_compute_the_same(data: Any, cl_queue: Any) -> None:  # noqa: F811
     rows = data.draw(st.integers(LEAST_ROWS, LEAST_ROWS + 30))
-    depth = data.draw(st.sampled_from([64, 80, 160, 192]))
+    depth = data.draw(st.sampled_from([64, 80, 150, 160, 192, 231]))
     columns = COLUMNS * data.draw(st.integers(2, 5)) + data.draw(st.sampled_from([0, 0, 1, 8, 31]))
     element, dtype = data.draw(st.sampled_from([("f32", np.float32), ("f64", np.float64)]))
     turned = {name: data.draw(st.booleans()) for name in ("transpose_a", "transpose_b")}

@@ -211,6 +211,31 @@ def test_a_cpu_keeps_channels_first_where_planes_are_copied() -> None:
     assert saturation.cost_after == first < last
 
 
+def test_a_cpu_reads_windows_of_channels_where_it_multiplies() -> None:
+    """They lie side by side there, are found at once, and are not written before."""
+    text = """graph g(x: f32[1, 256, 13, 13]) {
+  param v: f32[256, 256, 3, 3]
+  for i in 0..4 { x = relu(conv2d(x, v, padding = 1)) }
+  return y = x
+}"""
+    report = optimized(text, "cpu")
+    first, last = report.saturation.layouts.values()
+    assert report.saturation.cost_after == last < first
+    windows = [line.kind for line in report.kernels if "windows" in line.operations]
+    assert windows == ["contraction"] * 4
+
+
+def test_a_cpu_keeps_channels_first_that_fill_no_vectors() -> None:
+    """Neighbours of a window's channels then belong to other elements."""
+    text = """graph g(x: f32[1, 100, 14, 14]) {
+  param v: f32[100, 100, 3, 3]
+  return y = conv2d(relu(conv2d(x, v, padding = 1)), v, padding = 1)
+}"""
+    saturation = optimized(text, "cpu").saturation
+    first, last = saturation.layouts.values()
+    assert saturation.cost_after == first < last
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_cpu_computes_the_same_with_channels_last(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import MemRefType
 from mgn.dialects import kernel
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.passes.schedules.choose import schedule_for, schedules_of
-from mgn.passes.schedules.core.packed_blocking import block_depth, evenly, tile_rows
+from mgn.passes.schedules.core.packed_blocking import block_depth, evenly, panel_steps, tile_rows
 from tests.support.lower_fixture import CPU, expected, fused_kernel, lowered, run
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
@@ -49,6 +49,26 @@ def test_tiles_have_the_rows_that_waste_least() -> None:
 def test_blocks_of_the_shared_axis_are_alike_and_rather_without_a_rest() -> None:
     depths = [block_depth(depth, 256) for depth in (1, 100, 512, 768, 1024, 1200, 1001)]
     assert depths == [1, 100, 512, 256, 256, 240, 256]
+
+
+def test_panels_divide_the_shared_axis() -> None:
+    """As blocks do, else in whole vectors of somewhat more steps, else in fewer steps."""
+    depths = {depth: panel_steps(depth, 512) for depth in (1, 477, 2304, 3920, 3159, 4001)}
+    assert depths == {1: 1, 477: 477, 2304: 384, 3920: 560, 3159: 351, 4001: None}
+    assert all(depth % steps == 0 for depth, steps in depths.items() if steps)
+
+
+def test_windows_are_packed_only_where_finding_them_takes_less_than_copies_of_planes() -> None:
+    """Both are schedules of such a product: the first one is what a price is told."""
+
+    def convolution(b: Any, x: Any, w: Any) -> Any:
+        found = b.windows(b.pad(x, [[0, 0], [0, 0], [1, 1], [1, 1]], 0.0), [3, 3], [1, 1], [1, 1])
+        found = b.transpose(found, [0, 1, 4, 5, 2, 3])
+        return b.matmul(w, b.reshape(found, [9 * 31, 28 * 28]))
+
+    types = [("f32", (1, 31, 28, 28)), ("f32", (79, 9 * 31))]
+    kernel = fused_kernel("contraction", types, convolution)
+    assert schedule_for(kernel, CPU).values["variant"] == "windows"
 
 
 def test_blocks_have_like_numbers_of_tiles() -> None:
