@@ -66,8 +66,8 @@ class Drawn:
     @property
     def name(self) -> str:
         """The sizes, as rows have them."""
-        kind = "depthwise, " * (self.groups > 1)
-        return f"{self.size}x{self.size}/{self.stride} {kind}{self.channels} to {self.out}, {self.side}"
+        kind = f"{self.size}x{self.size}/{self.stride}" + " depthwise," * (self.groups > 1)
+        return f"{kind} {self.channels} to {self.out}, {self.side}"
 
 
 def drawn_rows(count: int, seed: int, clock: Clock) -> Iterator[dict[str, Any]]:

@@ -45,7 +45,9 @@ class ChannelWindows:
     @property
     def steps(self) -> Sequence[tuple[int, int]]:
         """From one place to the next, and from one element to the next, along each axis."""
-        return list(zip(self.windows.values["strides"], self.windows.values["dilation"], strict=True))
+        return list(
+            zip(self.windows.values["strides"], self.windows.values["dilation"], strict=True)
+        )
 
     def element(self, place: Indices, element: Indices) -> tuple[Index, ...]:
         """Where the source has an element of the window at a place: outside of it is padding."""

@@ -22,7 +22,7 @@ from mgn.passes.schedules.core.schedule import Entries, Request
 MOST_PARTS = 64
 """Up to how many parts tiles, panels and channels are cut into."""
 
-TRANSFORM, FINISH, MEET, LOADS, FETCH = 80.0, 100.0, 5.4, 1.7, 2.0
+TRANSFORM, FINISH, MEET, LOADS, FETCH = 80.0, 100.0, 5.4, 0.6, 2.0
 """Multiply-adds in whose time the elements of a tile are transformed, for a channel; and what its
 products come to is, for a filter, and written; a sum is stored and fetched; rows of a register tile
 in whose time it loads its columns; and an element of the filters comes from a far cache.
