@@ -156,9 +156,9 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
     if product.rows > FEW_ROWS and _has_operands(product):
         sizes, facts = packed_blocking(request, product), request.facts(*FACTS, "right")
         seconds, passes = packed_seconds(request, product, sizes)
-        found.append(Schedule(ProductVariant.PACKED, sizes.entries, facts, seconds, passes))
-        if planes_of_product(product) is not None:
+        if any(item.variant == ProductVariant.WINDOWS for item in found):
             beside = windows_seconds(product, request.device) * passes[1]
+        found.append(Schedule(ProductVariant.PACKED, sizes.entries, facts, seconds, passes))
 
     def seconds_of(item: Schedule) -> float:
         return item.seconds + (beside if item.variant == ProductVariant.PACKED else 0.0)
