@@ -37,7 +37,7 @@ def test_a_wrong_property_among_equal_operations_is_found() -> None:
         check_module(ModuleOp(operations))
 
 
-def test_equal_operations_are_checked_once_but_the_last_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_operations_before_the_last_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[Operation] = []
     plain = OpDef.verify
 
