@@ -40,8 +40,10 @@ LOSS = 0.05
 TURNS, TURN_SECONDS = 40, 0.003
 """Turns of each arrangement of a program, and how long about one lasts."""
 
-TOGETHER, TOGETHER_SECONDS = 50, 1e-3
-"""The most runs that are enqueued together, and how long about they last."""
+TOGETHER, TOGETHER_SECONDS, TRIED = 50, 1e-3, 5
+"""The most runs that are enqueued together, how long about they last, and of how many single runs
+the shortest says so: the first ones of a program are slow.
+"""
 
 CALIBRATION = Program(
     "calibration", "graph g(a: f32[384, 384], b: f32[384, 384]) { return y = a @ b }"
@@ -110,7 +112,8 @@ class Contestant:
     def take_turn(self) -> None:
         """Runs for a while and keeps the least time."""
         if not self.turns:
-            self.together = max(1, min(TOGETHER, int(TOGETHER_SECONDS / self._time())))
+            least = min(self._time() for _ in range(TRIED))
+            self.together = max(1, min(TOGETHER, int(TOGETHER_SECONDS / least)))
         end, least = time.perf_counter() + TURN_SECONDS, self._time()
         while time.perf_counter() < end:
             least = min(least, self._time())
