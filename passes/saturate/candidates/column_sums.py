@@ -11,10 +11,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.passes.arrangements.split_reductions import LEAST_ELEMENTS
 from mgn.passes.saturate.candidates.candidates import Template
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import Place
-
-OF_COLUMNS = (Place.KEPT, Place.DROPPED)
-"""Where values lie that there is one of for each column."""
+from mgn.passes.saturate.prices.forms import ONE_A_ROW, Place
 
 
 def is_column_sum(template: Template, signatures: Sequence[Signature]) -> bool:
@@ -31,4 +28,4 @@ def is_column_sum(template: Template, signatures: Sequence[Signature]) -> bool:
         signatures[number].name == "sum" and form.places.get(item, Place.BEFORE) is Place.BEFORE
         for _, number, (item,) in sums
     )
-    return plain and all(form.places[name] in OF_COLUMNS for name in template.results)
+    return plain and all(form.places[name] in ONE_A_ROW for name in template.results)

@@ -67,6 +67,11 @@ from mgn.passes.schedules.product.winograd_products import tile_blocking
 
 Types = Mapping[int, TensorType]
 
+ALONE = 3.4
+"""How fast a group of a GPU reads long rows by itself, in the bandwidth that each compute unit has
+where all read. Measured on an NVIDIA H200, two rows of three million.
+"""
+
 SHARES = 4
 """Work-items that each unit of a CPU should have of a product that adds windows up."""
 
@@ -199,9 +204,13 @@ def reduction_cut(
         if signatures[number].name == "prod" and element_of(signatures[number].type).is_float:
             return None
     space = RowSpace(form.shape, form.axes)
+    return choose_cut(space, device, _stages(body, signatures), _columns(types, space))
+
+
+def _columns(types: Types, space: RowSpace) -> int:
+    """How few columns a group of a GPU may have."""
     inputs = [(element_count(t.get_shape()), element_of(t).bytes) for t in types.values()]
-    columns = columns_side_by_side(space, inputs)
-    return choose_cut(space, device, _stages(body, signatures), columns)
+    return columns_side_by_side(space, inputs)
 
 
 @dataclass(frozen=True)
@@ -227,12 +236,12 @@ def long_rows(
     """
     if reduction_cut(body, form, types, signatures, device) is None:
         return None
-    workers, enough = busy_from(RowSpace(form.shape, form.axes), device)
-    workers, passes = max(workers, 1), _stages(body, signatures) + writes_all
+    space, passes = RowSpace(form.shape, form.axes), _stages(body, signatures) + writes_all
     if device.is_cpu:
-        units = device.compute_units
+        workers, units = max(busy_from(space, device)[0], 1), device.compute_units
         return LongRows(-(-workers // units) * units / workers, passes)
-    return LongRows(enough / workers, passes)
+    rows = _columns(types, space) if space.innermost_is_kept else 1
+    return LongRows(max(device.compute_units * rows / (ALONE * space.rows), 1.0), passes)
 
 
 def walks_columns_again(form: Form, device: Device) -> bool:

@@ -87,6 +87,12 @@ class Place(Enum):
     BLOCKS = auto()  # a sum for each block of rows
 
 
+ONE_A_ROW = (Place.KEPT, Place.DROPPED)
+"""Where values lie that there is one of for each row, or for each column of what is reduced down
+columns.
+"""
+
+
 @dataclass
 class Form:
     """The kind of a legal body, its space and the place of each of its values.

@@ -23,6 +23,9 @@ CPU_STRIDED_READ, CPU_RUN = 4.0, 32.0
 not packed with others for a product, and how many in a row are read half as badly.
 """
 
+TILED_READ = 1.1
+"""The same in a pointwise kernel of a GPU, whose groups turn tiles in local memory."""
+
 BISECTED = 8.0
 """Simple operations that a turn of a bisection takes."""
 
@@ -55,8 +58,9 @@ class Figures:
     `element` is seconds for an element, `function` whether the next ones wait for it; `steps` is
     seconds for all of a reduction. `demands` is how often each operand is asked for an element,
     where the kernel does not matter; `alike` says whether all are asked as often as the operation
-    itself. `operands` has elements and bytes of an element of each; `strided` is `_strided_read`
-    without and with a heavy operation in the kernel; `slides` says that it is `windows`.
+    itself. `operands` has elements and bytes of an element of each; `strided` is how badly they are
+    read by a pointwise kernel, by one of rows, and beside a heavy operation; `slides` says that it
+    is `windows`.
     """
 
     device: Device
@@ -67,7 +71,7 @@ class Figures:
     alike: bool
     scatters: bool
     operands: Sequence[tuple[int, int]]
-    strided: tuple[float, float]
+    strided: tuple[float, float, float]
     slides: bool
 
 
@@ -98,7 +102,7 @@ def _new_figures(signature: Signature, device: Device) -> Figures:
         alike,
         kind is Kind.INDEXING,
         list(zip(signature.operand_sizes, element_bytes, strict=True)),
-        (_strided_read(signature, device, False), _strided_read(signature, device, True)),
+        _strided_reads(signature, device),
         signature.name == "windows",
     )
 
@@ -145,8 +149,16 @@ def _element_seconds(signature: Signature, device: Device) -> float:
     return 2.0 * (min(weight, 1.0) / rate + max(weight - 1.0, 0.0) / wide)
 
 
+def _strided_reads(signature: Signature, device: Device) -> tuple[float, float, float]:
+    """How much longer it takes to read what a transpose turns than what lies side by side: in a
+    pointwise kernel, in one of rows, and beside a heavy operation.
+    """
+    rows, heavy = (_strided_read(signature, device, item) for item in (False, True))
+    return rows if device.is_cpu else min(rows, TILED_READ), rows, heavy
+
+
 def _strided_read(signature: Signature, device: Device, heavy: bool) -> float:
-    """How much longer it takes to read what a transpose turns than what lies side by side."""
+    """The same in a kernel with a heavy operation, or one of rows."""
     if signature.name != "transpose":
         return 1.0
     perm, shape = signature.values["perm"], signature.shape

@@ -15,7 +15,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import IN_ROW_SPACE, BodyNode, Form, Place
+from mgn.passes.saturate.prices.forms import IN_ROW_SPACE, ONE_A_ROW, BodyNode, Form, Place
 from mgn.passes.saturate.prices.operation_figures import Figures, figures_of
 
 GATHER_READ = 1.25
@@ -35,9 +35,6 @@ WAITING = 0.8
 core sees less far into the next elements. Measured there, chains of up to 10 of exp, log, tanh,
 sigmoid and gelu.
 """
-
-IN_ROWS = (Place.KEPT, Place.DROPPED)
-"""Where values have one element a row."""
 
 PLAIN = (KernelKind.POINTWISE, KernelKind.REDUCTION)
 """Kinds of kernels without a heavy operation."""
@@ -110,14 +107,14 @@ def plain_work(
             behind = waiting.get(name)
             if behind is not None:
                 taken *= min(1.0 + WAITING * behind, longest)
-            if walk.along and places[name] in IN_ROWS:
+            if walk.along and places[name] in ONE_A_ROW:
                 taken *= walk.lanes
             seconds += taken
             if figures.function or behind is not None:
                 behind = (behind or 0) + figures.function
                 for operand in operands:
                     waiting[operand] = max(behind, waiting.get(operand, 0))
-        factor = figures.strided[0]
+        factor = figures.strided[reduces]
         if strided:
             factor = max(factor, strided.get(name, 1.0))
         if figures.scatters:
@@ -127,7 +124,7 @@ def plain_work(
             demands = demands_of(signature, evaluations, form)
         for place, operand in enumerate(operands):
             demand = evaluations if demands is None else demands[place]
-            if demand > rows and places.get(operand) in IN_ROWS:
+            if demand > rows and places.get(operand) in ONE_A_ROW:
                 demand = rows
             if demand > times.get(operand, -1.0):
                 times[operand] = demand
@@ -156,7 +153,7 @@ def bytes_read(
 
 def space_of(signature: Signature, place: Place, form: Form) -> int:
     """How often a kernel evaluates a value to write it."""
-    if form.kind in IN_ROW_SPACE and place in IN_ROWS:
+    if form.kind in IN_ROW_SPACE and place in ONE_A_ROW:
         return form.rows
     return signature.size
 

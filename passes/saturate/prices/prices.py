@@ -36,11 +36,10 @@ from mgn.passes.arrangements.copied_operands import SCATTERED, TILED
 from mgn.passes.arrangements.prepack_products import TO_PANELS
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.arrangements import LongRows, long_rows, walks_columns_again
-from mgn.passes.saturate.prices.forms import IN_ROW_SPACE, BodyNode, Facts, Form
+from mgn.passes.saturate.prices.forms import IN_ROW_SPACE, ONE_A_ROW, BodyNode, Facts, Form
 from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, matrix_use, unit_facts
 from mgn.passes.saturate.prices.operation_figures import Figures, figures_of
 from mgn.passes.saturate.prices.plain_work import (
-    IN_ROWS,
     PLAIN,
     WAITING,
     PlainWork,
@@ -205,7 +204,7 @@ def measure_kernel(
         if schedule is None:
             return Work(0.0, math.inf)
         seconds, evaluation = schedule.seconds, schedule.evaluation
-        passes = schedule.passes or passes
+        passes, beside = schedule.passes or passes, schedule.waits
     across = math.ceil(form.shape[-1] / NORMED_COLUMNS) if form.reduced else passes[0]
     again = 1.0 + REREAD * (across - 1.0)
     reduces = form.kind in IN_ROW_SPACE
@@ -254,7 +253,7 @@ def measure_kernel(
                 own_seconds = max(
                     own_seconds, evaluations * AS_THEY_STAND * 2.0 / device.rate("f32")
                 )
-            if walk.along and places[name] in IN_ROWS and name != copied:
+            if walk.along and places[name] in ONE_A_ROW and name != copied:
                 own_seconds *= walk.lanes
             seconds += own_seconds if steps is None else steps + walk.ends
             if steps is None and (figures.function or name in waiting):
@@ -268,7 +267,7 @@ def measure_kernel(
         if signature.name == "transpose":
             readers[operands[0]] = signature
         lies_ready = arranging or name in recovered
-        factor = 1.0 if lies_ready else figures.strided[heavy is not None]
+        factor = 1.0 if lies_ready else figures.strided[2 if heavy is not None else reduces]
         if strided:
             factor = max(factor, strided.get(name, 1.0))
         if figures.scatters:
@@ -288,7 +287,7 @@ def measure_kernel(
         for operand, demand, size in zip(operands, demands, figures.operands, strict=True):
             if few and name != heavy and 1 < size[0] * BLOCK <= signature.size:
                 demand *= size[0] / signature.size
-            if demand > rows and places.get(operand) in IN_ROWS:
+            if demand > rows and places.get(operand) in ONE_A_ROW:
                 demand = rows
             if demand > times.get(operand, -1.0):
                 times[operand] = demand

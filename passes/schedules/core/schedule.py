@@ -55,7 +55,8 @@ class Schedule:
     work takes on the device: multiplying, packing, waiting. What is computed beside it, and bytes
     that are moved, depend on the body alone. The schedule of a kernel with the least is the best.
     `passes` says how often each operand of a heavy operation is gone over, `evaluation` what an
-    element computed on the way takes, in the time of one in a full vector.
+    element computed on the way takes, in the time of one in a full vector. `waits` are seconds in
+    which nothing is computed or moved.
     """
 
     variant: str
@@ -64,6 +65,7 @@ class Schedule:
     seconds: float = 0.0
     passes: tuple[float, ...] = ()
     evaluation: float = 1.0
+    waits: float = 0.0
 
     @property
     def attribute(self) -> ScheduleAttr:

@@ -65,6 +65,10 @@ class FewRowsTiling:
     def items(self) -> int:
         return self.own * self.shares
 
+    def steps(self, depth: int) -> int:
+        """How often a work-item reads along a shared axis."""
+        return ceil_div(depth, self.shares * (self.width if self.along else 1))
+
     @property
     def columns(self) -> int:
         """Columns of a group."""

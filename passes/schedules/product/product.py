@@ -57,6 +57,7 @@ from mgn.passes.schedules.product.operand_copies import (
 from mgn.passes.schedules.product.pixel_products import EVALUATION, pixel_blocking
 from mgn.passes.schedules.product.seconds import (
     COMPUTED,
+    ROW_WAIT,
     STEP_LATENCY,
     TILE_LATENCY,
     UNIT_LATENCY,
@@ -282,10 +283,13 @@ def _tiles(
 def _few_rows(request: Request, product: Product, tiling: FewRowsTiling) -> Schedule:
     """Groups of which each has some columns, and all of the rows."""
     across = ceil_div(product.columns, tiling.columns)
-    idle = max(request.number("units", 1) / (across * prod(product.batch)), 1.0)
+    groups, units = across * prod(product.batch), request.number("units", 1)
+    idle = max(units / groups, 1.0)
     seconds = idle * useful_seconds(product, plain_rate(product, request.device))
+    waits = tiling.steps(product.depth) * (product.rows - 1) * ROW_WAIT * min(units / groups, 1.0)
     passes, facts = (float(across), 1.0), request.facts(*FACTS)
-    return Schedule(ProductVariant.FEW_ROWS, tiling.entries, facts, seconds, passes)
+    numbers = tiling.entries
+    return Schedule(ProductVariant.FEW_ROWS, numbers, facts, seconds, passes, waits=waits)
 
 
 def _dots(request: Request, product: Product, down: int, across: int) -> Schedule:

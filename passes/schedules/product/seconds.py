@@ -34,6 +34,12 @@ TILE_LATENCY, UNIT_LATENCY = 2.5e-6, 5.0e-6
 last ones are written.
 """
 
+ROW_WAIT = 0.03e-6
+"""Seconds that a group alone on its compute unit waits at each step along the shared axis for each
+of a few rows but the first; others there are busy meanwhile. Measured on an NVIDIA H200, 4 rows of
+4096 in f32, whole and in two parts.
+"""
+
 STEP_LATENCY = 0.1e-6
 """Seconds of a step along the shared axis for a work-item of a GPU that reads its operands where
 they lie: it waits for each, however few there are. Measured on an NVIDIA H200, 512 steps.

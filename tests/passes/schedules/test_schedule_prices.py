@@ -33,4 +33,4 @@ def test_a_candidate_has_the_schedule_of_its_kernel(name: str, device: Device) -
     price = price_kernel(
         template.body, template.form, template.results, types, signatures, device, template.facts
     )
-    assert price >= device.launch_cost + found.seconds
+    assert price >= device.launch_cost + found.seconds + found.waits
