@@ -5,7 +5,7 @@
 // unit does without.
 // CHECK:      fusion.kernel contraction
 // CHECK-SAME: arranged {matrix = "tf32"} schedule {variant = "matrix tiles", tile_down = 1 : i64,
-// CHECK-SAME: item_rows = 16 : i64, item_columns = 32 : i64, slices = 4 : i64, chunks = 16 : i64,
+// CHECK-SAME: item_rows = 32 : i64, item_columns = 32 : i64, slices = 4 : i64, chunks = 16 : i64,
 // CHECK-SAME: matrix = "tf32"
 // CHECK:      fusion.kernel contraction
 // CHECK-SAME: schedule {variant = "tiles", tile_down = {{[0-9]+}} : i64, tile_across

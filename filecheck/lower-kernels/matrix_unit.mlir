@@ -25,11 +25,11 @@
 // CHECK:     scf.for
 // CHECK-NOT: kernel.copy_chunk
 // CHECK:     vector.store {{.*}}, %out
-mgn.graph @g("a" = %a : tensor<256x512xbf16>, "b" = %b : tensor<512x256xbf16>) -> ("y" : tensor<256x256xf32>) {
-  %0 = fusion.kernel contraction (%p = %a : tensor<256x512xbf16>, %q = %b : tensor<512x256xbf16>) -> (tensor<256x256xf32>) arranged {matrix = "bf16"} {
-    %l = mgn.cast(%p) T = f32 : (tensor<256x512xbf16>) -> tensor<256x512xf32>
-    %r = mgn.cast(%q) T = f32 : (tensor<512x256xbf16>) -> tensor<512x256xf32>
-    %m = mgn.matmul(%l, %r) : (tensor<256x512xf32>, tensor<512x256xf32>) -> tensor<256x256xf32>
+mgn.graph @g("a" = %a : tensor<256x2048xbf16>, "b" = %b : tensor<2048x256xbf16>) -> ("y" : tensor<256x256xf32>) {
+  %0 = fusion.kernel contraction (%p = %a : tensor<256x2048xbf16>, %q = %b : tensor<2048x256xbf16>) -> (tensor<256x256xf32>) arranged {matrix = "bf16"} {
+    %l = mgn.cast(%p) T = f32 : (tensor<256x2048xbf16>) -> tensor<256x2048xf32>
+    %r = mgn.cast(%q) T = f32 : (tensor<2048x256xbf16>) -> tensor<2048x256xf32>
+    %m = mgn.matmul(%l, %r) : (tensor<256x2048xf32>, tensor<2048x256xf32>) -> tensor<256x256xf32>
     fusion.return %m : tensor<256x256xf32>
   }
   mgn.return %0 : tensor<256x256xf32>

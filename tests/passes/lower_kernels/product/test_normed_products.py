@@ -174,7 +174,7 @@ def test_a_norm_before_a_small_product_is_part_of_its_kernel(norm: str, rows: in
         ((4096, 4096, 4096), H200),
         ((16, 3600, 4096), H200),
         ((1024, 576, 960), H200.with_figures(launch_cost=1e-7)),
-        ((4, 576, 960), H200.with_figures(launch_cost=1e-7)),
+        ((4, 576, 9600), H200.with_figures(launch_cost=1e-7)),
         ((128, 576, 960), CPU.with_figures(launch_cost=1.0)),
     ],
     ids=[
