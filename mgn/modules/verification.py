@@ -73,7 +73,7 @@ class _Verifier:
             for block in region.blocks:
                 for inner in block.ops:
                     if inner.parent is not block:
-                        raise VerifyException(f"{inner.name} does not name the block that it lies in")
+                        raise VerifyException(f"{inner.name} does not name the block around it")
                     self.verify(inner)
                 if block.is_empty:
                     block.verify()
