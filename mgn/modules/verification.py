@@ -30,19 +30,18 @@ def verify_whole(op: Operation) -> None:
 
 @dataclass(frozen=True)
 class _Kind:
-    """What is checked of each operation of a class, and the number that the class has here."""
+    """What is checked of each operation of a class."""
 
-    number: int
     traits: tuple[OpTrait, ...]
     own: Callable[[Any], None] | None
 
     @staticmethod
-    def of(kind: type[IRDLOperation], number: int) -> "_Kind":
+    def of(kind: type[IRDLOperation]) -> "_Kind":
         traits = kind.get_irdl_definition().traits
         own = getclosurevars(kind.verify_).nonlocals["custom_verify"]
         alone = own is Operation.verify_ or kind.__module__ in DECLARED_ONLY
         verified = tuple(item for item in traits if type(item).verify is not OpTrait.verify)
-        return _Kind(number, verified, None if alone else own)
+        return _Kind(verified, None if alone else own)
 
     def stands(self, op: Operation) -> bool:
         """Whether an operation whose declaration is right is right where it stands."""
@@ -85,10 +84,10 @@ class _Verifier:
         """Whether an equal one was right, and what is around this one is right, too."""
         kind = self._kinds.get(type(op))
         if kind is None:
-            kind = self._kinds[type(op)] = _Kind.of(type(op), len(self._kinds))
+            kind = self._kinds[type(op)] = _Kind.of(type(op))
         number = self._number
         key = (
-            kind.number,
+            type(op),
             tuple([number(operand.type) for operand in op.operands]),
             tuple([number(result.type) for result in op.results]),
             tuple([(name, number(item)) for name, item in op.properties.items()]),
