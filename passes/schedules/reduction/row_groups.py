@@ -121,6 +121,9 @@ def _stashed(request: Request, space: RowSpace, sizes: Grouping, trips: int) -> 
 
 
 def _grouping(request: Request, space: RowSpace) -> Grouping:
+    """A group of few rows fills a sub-group, where they have so many vectors. A part of one takes
+    as long, and cannot be part of a resident group.
+    """
     local = request.number("local", 256)
     if space.innermost_is_kept:
         return _across(request, space, local)
@@ -132,6 +135,9 @@ def _grouping(request: Request, space: RowSpace) -> Grouping:
     rows = 1
     if shares < 128:
         rows = min(max(256 // shares, 1), local // shares, power_above(space.rows))
+    whole = request.number("sub_group", 1) // rows
+    if shares < whole:
+        shares = min(whole, most, power_below(vectors))
     return Grouping(rows, shares, True, width)
 
 

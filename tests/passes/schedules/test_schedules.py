@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.test import Test
@@ -131,6 +132,16 @@ def test_a_schedule_names_its_variant_and_its_numbers(name: str) -> None:
     values: dict[str, Any] = dict(schedule_for(make(), device).values)
     assert values[VARIANT] == variant
     assert {entry: values[entry] for entry in numbers} == numbers
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_of_few_rows_fill_a_sub_group_where_rows_have_as_many_vectors(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, length = int(rng.integers(1, 3)), 2 * int(rng.integers(16, 70)) + 1
+    fused = fused_kernel("reduction", [("f32", (rows, length))], lambda e, x: e.sum(x, axis=[1]))
+    values: dict[str, Any] = dict(schedule_for(fused, H200).values)
+    assert values[VARIANT] == "groups"
+    assert values["rows"] * values["shares"] % H200.sub_group_size == 0
 
 
 @pytest.mark.parametrize("name", CASES)
