@@ -28,6 +28,7 @@ import numpy as np
 
 import mgn
 from benchmarks.table import Table
+from benchmarks.training.device_cases import smollm2_loss
 from mgn.training.optimisers.named import OPTIMISERS
 
 WARM = 5
@@ -38,6 +39,14 @@ CHECKED = 8
 
 TOLERANCE = 1e-4
 """The largest difference of losses, by their size."""
+
+SETTINGS = (
+    *("device", "rows", "width", "layers", "smollm2", "precision"),
+    *("steps", "bucket", "seeds"),
+)
+"""The options that workers are given."""
+
+SEQUENCES = ("tokens", "labels")
 
 RATES = {"sgd": 0.05, "lion": 0.003, "muon": 0.01, "adafactor": 0.02}
 
@@ -50,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=256, help="of a batch, for each rank")
     parser.add_argument("--width", type=int, default=512, help="of a layer")
     parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--smollm2", type=int, default=0, help="tokens of rows of SmolLM2 instead")
+    parser.add_argument("--precision", default="f32", help="as in mgn-train")
     parser.add_argument("--steps", type=int, default=30, help="that are timed")
     parser.add_argument("--bucket", type=float, default=1.0, help="MiB of gradients that leave")
     parser.add_argument("--seeds", type=int, default=2, help="models for each optimiser (--check)")
@@ -70,7 +81,7 @@ def launched(options: argparse.Namespace, ranks: int, zero: int, bound: str | No
         command = [str(Path(sysconfig.get_path("scripts")) / "mpiexec"), "-n", str(ranks)]
         command += ["-bind-to", bound] if bound else []
         command += [sys.executable, "-m", "benchmarks.ranks", "--worker", str(place)]
-        for name in ("device", "rows", "width", "layers", "steps", "bucket", "seeds"):
+        for name in SETTINGS:
             command += [f"--{name}", str(getattr(options, name))]
         command += ["--zero", str(zero), *(["--check"] if options.check else [])]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -90,7 +101,10 @@ def measure(options: argparse.Namespace) -> int:
     bound = None
     if device.kind == "cpu":
         bound = f"core:{max((os.cpu_count() or 1) // options.ranks, 1)}"
-    print(f"{device.name}, {options.rows} rows of {options.width} a rank, {options.layers} layers")
+    sizes = f"{options.width} a rank, {options.layers} layers"
+    if options.smollm2:
+        sizes = f"{options.smollm2} tokens a rank, SmolLM2-135M"
+    print(f"{device.name}, {options.rows} rows of {sizes}, {options.precision}")
     table = Table(5)
     alone = None
     for ranks, zero in ((1, 0), (options.ranks, 0), (options.ranks, 1)):
@@ -117,23 +131,34 @@ graph net[B = 1](x: f32[B, {width}], t: i32[B]) {{
 """
 
 
+def workload(
+    options: argparse.Namespace, draw: np.random.Generator
+) -> tuple[str, dict[str, np.ndarray]]:
+    """The program that is trained, and a rank's rows of a batch."""
+    rows, tokens = options.rows, options.smollm2
+    if tokens:
+        given = {name: draw.integers(0, 49152, (rows, tokens), np.int32) for name in SEQUENCES}
+        return smollm2_loss(rows, tokens), given
+    x = draw.standard_normal((rows, options.width)).astype(np.float32)
+    classes = draw.integers(0, options.width, rows).astype(np.int32)
+    return network(options.width, options.layers), {"x": x, "t": classes}
+
+
 def worker(options: argparse.Namespace) -> None:
     """One rank: the median time of a step."""
     from mgn.distributed.launch import find_crew
 
     crew = find_crew()
-    batch = options.rows * crew.size
+    text, given = workload(options, np.random.default_rng(crew.rank))
     trainer = mgn.Trainer(
-        mgn.parse(network(options.width, options.layers)),
+        mgn.parse(text),
         optimizer=mgn.AdamW(lr=1e-4),
         device=options.device,
-        dims={"B": batch},
+        dims={"B": options.rows * crew.size},
+        precision=options.precision,
         zero=options.zero,
         bucket=options.bucket,
     )
-    draw = np.random.default_rng(crew.rank)
-    x = draw.standard_normal((options.rows, options.width)).astype(np.float32)
-    given = {"x": x, "t": draw.integers(0, options.width, options.rows).astype(np.int32)}
     times: list[float] = []
     early: list[float] = []
     for number in range(WARM + options.steps):

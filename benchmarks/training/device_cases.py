@@ -137,15 +137,21 @@ def updates(count: int = 135, side: int = 1000) -> TrainingCase:
     return TrainingCase(name, program, normal(names, (side, side)), torch_call, steps=True)
 
 
-def smollm2_step(rows: int, tokens: int, precision: str) -> TrainingCase:
-    """A step of SmolLM2-135M: the loss of the next tokens, the gradients, AdamW."""
+def smollm2_loss(rows: int, tokens: int) -> str:
+    """SmolLM2-135M with the loss of the next tokens, of so many rows unless `B` is given."""
     program = EXAMPLE.read_text(encoding="utf-8")
     for old, new in (
-        ("[B = 1, S = 128]", ""),
-        ("(tokens: i32[B, S])", f"(tokens: i32[{rows}, {tokens}], labels: i32[{rows}, {tokens}])"),
+        ("[B = 1, S = 128]", f"[B = {rows}, S = {tokens}]"),
+        ("(tokens: i32[B, S])", "(tokens: i32[B, S], labels: i32[B, S])"),
         ("  return logits\n", "  loss = cross_entropy(logits, labels)\n  return loss\n"),
     ):
         program = program.replace(old, new)
+    return program
+
+
+def smollm2_step(rows: int, tokens: int, precision: str) -> TrainingCase:
+    """A step of SmolLM2-135M: the loss of the next tokens, the gradients, AdamW."""
+    program = smollm2_loss(rows, tokens)
 
     def torch_call(torch: Any, tensors: Mapping[str, Any]) -> Callable[[], Any]:
         weights = {name: tensors[name] for name in tensors if name not in ("tokens", "labels")}
