@@ -27,6 +27,7 @@ from mgn.passes.saturate.egraph.compile_rules import (
     constructors_of,
     declare,
 )
+from mgn.passes.saturate.egraph.declared import declared
 from mgn.passes.saturate.egraph.instantiate import instantiate
 from mgn.passes.saturate.egraph.wide_products import (
     ROUNDINGS,
@@ -160,10 +161,12 @@ def saturate_facts(
     refuses what they equate: values of different types, or constants.
     """
     bindings = load_bindings()
-    engine = _Engine(bindings, facts, rules, keep_program, trail)
+    pace = _Pace(time_budget * max(1.0, len(facts.handle_types) / BUDGETED))
+    engine = _Engine(facts, rules, keep_program, trail)
     engine.widenings = WIDENINGS if widen else 0
     try:
-        return engine.run(time_budget)
+        with declared(bindings, engine.declarations()) as engine.egraph:
+            return engine.run(pace)
     except bindings.EggSmolError as error:
         acted = ", ".join(engine.acting) or "none"
         raise RuleError(f"values that differ are equated; rules that acted: {acted}") from error
@@ -175,6 +178,7 @@ class _Pace:
     """
 
     def __init__(self, budget: float) -> None:
+        self.budget = budget
         self.begun = time.thread_time()
         self.deadline = self.begun + budget
         self.last = 0.0
@@ -188,11 +192,12 @@ class _Pace:
 
 
 class _Engine:
-    """One egglog e-graph and the facts it was given."""
+    """One egglog e-graph, which has read the `declarations`, and the facts it was given."""
+
+    egraph: Any
 
     def __init__(
         self,
-        bindings: Any,
         facts: Facts,
         rules: Sequence[Rule],
         keep_program: bool,
@@ -203,7 +208,6 @@ class _Engine:
         self.waiting = dict(enumerate(rules))
         self.constructors: set[Constructor] = set()
         self.compiled: dict[str, CompiledRule] = {}
-        self.egraph = bindings.EGraph()
         self.log: list[str] | None = [] if keep_program else None
         self.trail = trail
         self.seen: dict[str, set[tuple[int, ...]]] = defaultdict(set)
@@ -216,16 +220,20 @@ class _Engine:
         self.stopped: dict[str, None] = {}
         self.widenings = 0
         self.wide = WideProducts(facts)
-        self.execute(PRELUDE)
+
+    def declarations(self) -> list[str]:
+        """The texts that an e-graph has to have read before the facts are loaded."""
+        texts = [PRELUDE, *self._admitted(_constructors(self.facts))]
+        if self.log is not None:
+            self.log.extend(texts)
+        return texts
 
     def execute(self, text: str) -> list[Any]:
         if self.log is not None:
             self.log.append(text)
         return self.egraph.run_program(*self.egraph.parse_program(text))
 
-    def run(self, time_budget: float) -> SaturatedGraph:
-        time_budget *= max(1.0, len(self.facts.handle_types) / BUDGETED)
-        pace = _Pace(time_budget)
+    def run(self, pace: _Pace) -> SaturatedGraph:
         self._load()
         while True:
             reports = self.execute("(run rewrite 1)")
@@ -247,7 +255,7 @@ class _Engine:
             if self.iterations == MOST_ITERATIONS:
                 return self._read(self._tables(), f"{MOST_ITERATIONS} iterations")
             if not pace.fits_another():
-                return self._read(self._tables(), f"{time_budget:.3g} s")
+                return self._read(self._tables(), f"{pace.budget:.3g} s")
 
     def _is_too_large(self) -> bool:
         return len(self.facts.handle_types) > self.largest
@@ -280,9 +288,9 @@ class _Engine:
         if self.trail is not None:
             self.trail.append(Application(rule, row, result, first, end, self.iterations))
 
-    def _admit(self, constructors: set[Constructor]) -> None:
-        """Declares operations that occur now, and the rules that can match from now on: each in a
-        text of its own, as egglog reads one in time and memory that grow with its square.
+    def _admitted(self, constructors: set[Constructor]) -> list[str]:
+        """The texts that declare operations that occur now, and the rules that can match from now
+        on.
         """
         self.constructors |= constructors
         text = [declare(constructor, self.exact) for constructor in sorted(constructors)]
@@ -291,8 +299,7 @@ class _Engine:
                 self.compiled[rule.name], lines = compile_rule(rule, number, self.facts)
                 text.append(lines)
                 del self.waiting[number]
-        for part in text:
-            self.execute(part)
+        return text
 
     def _names(self, functions: Mapping[str, Any]) -> dict[Any, int]:
         """The smallest handle of each class."""
@@ -348,9 +355,10 @@ class _Engine:
     def _load(self) -> bool:
         """Loads what is new. False where nothing was."""
         facts = self.facts
-        present = {(fact.name, len(fact.operands)) for _, fact in facts.new_nodes}
+        present = _constructors(facts)
         if present - self.constructors:
-            self._admit(present - self.constructors)
+            for text in self._admitted(present - self.constructors):
+                self.execute(text)
         tables: dict[str, list[str]] = defaultdict(list)
         for handle, type, key in facts.new_leaves:
             tables["in_leaf"].append(f"{handle}\t{type}\t{key}\n")
@@ -415,6 +423,11 @@ class _Engine:
             locations,
             stopped=frozenset(self.stopped),
         )
+
+
+def _constructors(facts: Facts) -> set[Constructor]:
+    """The operations of the e-nodes that are not loaded yet."""
+    return {(fact.name, len(fact.operands)) for _, fact in facts.new_nodes}
 
 
 def _in_files(tables: Mapping[str, list[str]], folder: Path) -> Iterator[str]:
