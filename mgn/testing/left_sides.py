@@ -5,9 +5,11 @@ In: a `Rule` and instances. Out: graphs; of many, those that are worth a look of
 """
 
 import ast
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import count
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
@@ -19,7 +21,7 @@ from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import element_of
-from mgn.passes.saturate.egraph.engine import saturate_facts
+from mgn.passes.saturate.egraph.engine import Application, saturate_facts
 from mgn.passes.saturate.encoding.encode import Encoder, tensor_type
 from mgn.passes.saturate.encoding.facts import Facts, Leaf
 from mgn.passes.saturate.rules.patterns import Call, Number, Pattern, Variable
@@ -104,30 +106,59 @@ def may_act(
     rule: Rule, sides: Sequence[tuple[Instance, GraphOp]]
 ) -> Iterator[tuple[Instance, GraphOp]]:
     """Those of some left sides that a rule may act on: all on which it does, and few others."""
-    if len(sides) > 1 and not _may_act_on_any(rule, [graph for _, graph in sides]):
-        return
     if len(sides) <= 1:
         yield from sides
+        return
+    acted = _acted_in_one(rule, [graph for _, graph in sides])
+    if acted is not None:
+        yield from itertools.compress(sides, acted)
         return
     half = len(sides) // 2
     yield from may_act(rule, sides[:half])
     yield from may_act(rule, sides[half:])
 
 
-def _may_act_on_any(rule: Rule, graphs: Sequence[GraphOp]) -> bool:
-    """Whether a rule acts in an e-graph of all graphs. Their inputs are told apart, so that each
-    matches there what it matches alone, and nobody counts readers: conditions only ask for few.
+@dataclass
+class _NotedFacts(Facts):
+    """Facts that note the handles of all that is entered, known ones too."""
+
+    noted: set[int] = field(default_factory=set[int])
+
+    def _noted(self, handle: int) -> int:
+        self.noted.add(handle)
+        return handle
+
+    def node(self, *given: Any, **named: Any) -> int:
+        return self._noted(super().node(*given, **named))
+
+    def leaf(self, *given: Any, **named: Any) -> int:
+        return self._noted(super().leaf(*given, **named))
+
+
+def _acted_in_one(rule: Rule, graphs: Sequence[GraphOp]) -> list[bool] | None:
+    """On which graphs a rule acts in an e-graph of all; None where it fails there, or has no end.
+
+    Their inputs are told apart, so that each matches there what it matches alone, and nobody counts
+    readers: conditions only ask for few. A rule that acts at all does so first on a value of the
+    graph, whose handle, or one that is equal, is noted; values without inputs are of many graphs.
     """
-    facts, inputs = Facts(literals_of([rule])), count()
+    facts, inputs = _NotedFacts(literals_of([rule])), itertools.count()
     encoder = Encoder(facts)
+    entered: list[set[int]] = []
     for graph in graphs:
+        facts.noted = set()
         arguments = graph.block.args
         handles: dict[SSAValue, int] = {
             item: facts.leaf(Leaf("input", next(inputs), tensor_type(item))) for item in arguments
         }
         for op in graph.block.ops:
             encoder.encode(op, handles)
+        entered.append(facts.noted)
+    facts.noted = set()
+    trail: list[Application] = []
     with suppress(MgnError):
-        result = saturate_facts(facts, [rule])
-        return not result.saturated or bool(result.fired[rule.name])
-    return True
+        result = saturate_facts(facts, [rule], trail=trail)
+        if result.saturated:
+            acted = {result.class_of[application.root] for application in trail}
+            return [any(result.class_of[item] in acted for item in noted) for noted in entered]
+    return None
