@@ -28,7 +28,7 @@ import numpy as np
 
 import mgn
 from benchmarks.table import Table
-from benchmarks.training.device_cases import smollm2_loss
+from benchmarks.training.device_cases import Arrays, smollm2_batch, smollm2_loss
 from mgn.training.optimisers.named import OPTIMISERS
 
 WARM = 5
@@ -40,13 +40,8 @@ CHECKED = 8
 TOLERANCE = 1e-4
 """The largest difference of losses, by their size."""
 
-SETTINGS = (
-    *("device", "rows", "width", "layers", "smollm2", "precision"),
-    *("steps", "bucket", "seeds"),
-)
+SETTINGS = ("device", "rows", "width", "layers", "smollm2", "precision", "steps", "bucket", "seeds")
 """The options that workers are given."""
-
-SEQUENCES = ("tokens", "labels")
 
 RATES = {"sgd": 0.05, "lion": 0.003, "muon": 0.01, "adafactor": 0.02}
 
@@ -131,14 +126,11 @@ graph net[B = 1](x: f32[B, {width}], t: i32[B]) {{
 """
 
 
-def workload(
-    options: argparse.Namespace, draw: np.random.Generator
-) -> tuple[str, dict[str, np.ndarray]]:
+def workload(options: argparse.Namespace, draw: np.random.Generator) -> tuple[str, Arrays]:
     """The program that is trained, and a rank's rows of a batch."""
     rows, tokens = options.rows, options.smollm2
     if tokens:
-        given = {name: draw.integers(0, 49152, (rows, tokens), np.int32) for name in SEQUENCES}
-        return smollm2_loss(rows, tokens), given
+        return smollm2_loss(rows, tokens), smollm2_batch(rows, tokens, draw)
     x = draw.standard_normal((rows, options.width)).astype(np.float32)
     classes = draw.integers(0, options.width, rows).astype(np.int32)
     return network(options.width, options.layers), {"x": x, "t": classes}

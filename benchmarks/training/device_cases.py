@@ -149,6 +149,12 @@ def smollm2_loss(rows: int, tokens: int) -> str:
     return program
 
 
+def smollm2_batch(rows: int, tokens: int, draw: np.random.Generator) -> Arrays:
+    """Random tokens and labels for it."""
+    size = (rows, tokens)
+    return {name: draw.integers(0, 49152, size, np.int32) for name in ("tokens", "labels")}
+
+
 def smollm2_step(rows: int, tokens: int, precision: str) -> TrainingCase:
     """A step of SmolLM2-135M: the loss of the next tokens, the gradients, AdamW."""
     program = smollm2_loss(rows, tokens)
@@ -171,9 +177,7 @@ def smollm2_step(rows: int, tokens: int, precision: str) -> TrainingCase:
 
         return call
 
-    generator = np.random.default_rng(0)
-    drawn = (generator.integers(0, 49152, (rows, tokens), np.int32) for _ in range(2))
-    arrays = dict(zip(("tokens", "labels"), drawn, strict=True))
+    arrays = smollm2_batch(rows, tokens, np.random.default_rng(0))
     name = f"SmolLM2-135M, a step of {rows}x{tokens}, {precision}"
     return TrainingCase(name, program, arrays, torch_call, precision, steps=True)
 

@@ -18,6 +18,11 @@ _kept: dict[tuple[str, ...], Any] = {}
 _lock = Lock()
 
 
+def execute(egraph: Any, text: str) -> list[Any]:
+    """Has an e-graph read a text. Out: what each command of it reports."""
+    return egraph.run_program(*egraph.parse_program(text))
+
+
 @contextmanager
 def declared(bindings: Any, texts: Sequence[str]) -> Iterator[Any]:
     """An e-graph that has read these texts, each by itself: egglog reads one in time and memory
@@ -29,15 +34,11 @@ def declared(bindings: Any, texts: Sequence[str]) -> Iterator[Any]:
     if egraph is None:
         egraph = bindings.EGraph()
         for text in texts:
-            _execute(egraph, text)
-    _execute(egraph, "(push 1)")
+            execute(egraph, text)
+    execute(egraph, "(push 1)")
     yield egraph
-    _execute(egraph, "(pop 1)")
+    execute(egraph, "(pop 1)")
     with _lock:
         _kept[key] = egraph
         while len(_kept) > MOST_KEPT:
             del _kept[next(iter(_kept))]
-
-
-def _execute(egraph: Any, text: str) -> None:
-    egraph.run_program(*egraph.parse_program(text))

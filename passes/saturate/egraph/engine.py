@@ -27,7 +27,7 @@ from mgn.passes.saturate.egraph.compile_rules import (
     constructors_of,
     declare,
 )
-from mgn.passes.saturate.egraph.declared import declared
+from mgn.passes.saturate.egraph.declared import declared, execute
 from mgn.passes.saturate.egraph.instantiate import instantiate
 from mgn.passes.saturate.egraph.wide_products import (
     ROUNDINGS,
@@ -231,7 +231,7 @@ class _Engine:
     def execute(self, text: str) -> list[Any]:
         if self.log is not None:
             self.log.append(text)
-        return self.egraph.run_program(*self.egraph.parse_program(text))
+        return execute(self.egraph, text)
 
     def run(self, pace: _Pace) -> SaturatedGraph:
         self._load()
@@ -386,7 +386,7 @@ class _Engine:
         with place as folder:
             reads = written if folder is None else list(_in_files(tables, Path(folder)))
             program = "\n".join((*reads, "(run load 1)"))
-            self.egraph.run_program(*self.egraph.parse_program(program))
+            execute(self.egraph, program)
         return True
 
     def _read(self, tables: _Tables, *limits: str) -> SaturatedGraph:

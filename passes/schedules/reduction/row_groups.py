@@ -136,8 +136,7 @@ def _grouping(request: Request, space: RowSpace) -> Grouping:
     if shares < 128:
         rows = min(max(256 // shares, 1), local // shares, power_above(space.rows))
     whole = request.number("sub_group", 1) // rows
-    if shares < whole:
-        shares = min(whole, most, power_below(vectors))
+    shares = max(shares, min(whole, most, power_below(vectors)))
     return Grouping(rows, shares, True, width)
 
 
