@@ -4,14 +4,15 @@ back.
 In: the buffers of gradients and of their sums on a device. Out: `Carrier`s, of which a `Reduction`
 takes what suits the device.
 
-A GPU copies in queues of its own, beside the backward pass, and sums there too. On a CPU, copies
-among the launches are what the driver does in time, in any other queue it waits until all launches
-are done; what is left is for the process itself, since the host's memory is the device's.
+A GPU copies in queues of its own, beside the backward pass, and sums there too; a rank's own share
+never leaves it. On a CPU, copies among the launches are what the driver does in time, in any other
+queue it waits until all launches are done; what is left is for the process itself, since the host's
+memory is the device's.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from mgn import ops
 from mgn.builder import graph
 from mgn.diagnostics import MgnError
 from mgn.distributed.layout import Part
+from mgn.distributed.windows import stood_over
 from mgn.executable import Executable
 from mgn.runtime.devices import opencl
 from mgn.runtime.host_arrays import DTYPES
@@ -29,8 +31,34 @@ Check = Callable[[], bool]
 """Asks whether something is done, and does what is left of it."""
 
 
+TURNS = 2
+"""Sums that may be under way at once."""
+
+
+class Rows(NamedTuple):
+    """What ranks have of a share. The number of this rank's row is `own`; `kept` are its parts that
+    have stayed on the device, in their order.
+    """
+
+    of_ranks: np.ndarray
+    own: int
+    kept: Sequence[Part]
+
+
 class Carrier(Protocol):
-    """Carries the gradients of one element type."""
+    """Carries the gradients of one element type. `keeps_own` is whether what this rank sums itself
+    stays on the device.
+    """
+
+    keeps_own: bool
+
+    def share(self, memory: np.ndarray) -> None:
+        """Told of memory, by its bytes, that rows and sums lie in."""
+        ...
+
+    def forget(self) -> None:
+        """Told before a run that no gradient is there yet."""
+        ...
 
     def behind(self, end: int, names: Iterable[str]) -> None:
         """Told, while a run is begun, that so many of its steps are; which gradients are new."""
@@ -40,20 +68,26 @@ class Carrier(Protocol):
         """Begins to copy a part of a gradient to its place in a row."""
         ...
 
-    def add(self, parts: np.ndarray, total: np.ndarray) -> None:
-        """Sums rows."""
+    def is_there(self, name: str) -> bool:
+        """Whether a gradient is there."""
         ...
 
-    def squares(self, total: np.ndarray) -> float:
-        """The sum of the squares of what was summed last."""
+    def add(self, turn: int, rows: "Rows", total: np.ndarray) -> Iterable[Check]:
+        """Sums rows, and gives what to wait for before it goes on. Sums of other turns may be under
+        way.
+        """
+        ...
+
+    def squares(self, turn: int, total: np.ndarray) -> float:
+        """The sum of the squares of what was summed last in a turn."""
         ...
 
     def fetch(self, source: np.ndarray, part: Part) -> Check:
         """Begins to copy a part of a sum to where an update takes it."""
         ...
 
-    def is_over(self) -> bool:
-        """Whether all gradients are there."""
+    def pass_on(self, turn: int, part: Part) -> Check:
+        """Begins to copy a part of what this rank has summed last in a turn."""
         ...
 
     def given(self, names: Iterable[str]) -> dict[str, np.ndarray]:
@@ -63,6 +97,8 @@ class Carrier(Protocol):
 
 class HostCarrier:
     """Carries what a CPU computes. `place` gives a gradient's buffer, `shapes` its shape."""
+
+    keeps_own = False
 
     def __init__(
         self,
@@ -75,6 +111,13 @@ class HostCarrier:
         dtype = DTYPES[element]
         self._kept = {name: _lines(prod(shape), dtype) for name, shape in shapes.items()}
         self._events: dict[str, Any] = {}
+
+    def share(self, memory: np.ndarray) -> None:
+        """Nothing is to be done: it is the device's memory, too."""
+
+    def forget(self) -> None:
+        """The copies of the last run."""
+        self._events.clear()
 
     def behind(self, end: int, names: Iterable[str]) -> None:
         """Copies among the launches."""
@@ -90,20 +133,25 @@ class HostCarrier:
         source = self._kept[part.name][part.start : part.start + part.count]
 
         def done() -> bool:
-            if not is_done(self._events[part.name]):
+            if not self.is_there(part.name):
                 return False
             row[part.place : part.place + part.count] = source
             return True
 
         return done
 
-    def add(self, parts: np.ndarray, total: np.ndarray) -> None:
-        """Row after row."""
-        np.copyto(total, parts[0])
-        for row in parts[1:]:
-            total += row
+    def is_there(self, name: str) -> bool:
+        """Whether its copy is done."""
+        return _is_marked(self._events, name)
 
-    def squares(self, total: np.ndarray) -> float:
+    def add(self, turn: int, rows: Rows, total: np.ndarray) -> Iterable[Check]:
+        """Row after row."""
+        np.copyto(total, rows.of_ranks[0])
+        for row in rows.of_ranks[1:]:
+            total += row
+        return ()
+
+    def squares(self, turn: int, total: np.ndarray) -> float:
         """In f64."""
         return float(np.square(total, dtype=np.float64).sum())
 
@@ -112,9 +160,9 @@ class HostCarrier:
         self._kept[part.name][part.start : part.start + part.count] = source
         return _at_once
 
-    def is_over(self) -> bool:
-        """Whether all copies are done."""
-        return all(map(is_done, self._events.values()))
+    def pass_on(self, turn: int, part: Part) -> Check:
+        """Nothing stays."""
+        return _at_once
 
     def given(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """All of them."""
@@ -128,7 +176,12 @@ class HostCarrier:
 class DeviceCarrier:
     """Carries what a GPU computes. `place` gives a gradient's buffer, `target` that of its sum.
     `compiled` compiles a module for a session.
+
+    A copy between a GPU and the host's memory is begun once what it needs is there: a copy that is
+    to wait for an event has NVIDIA's driver wait.
     """
+
+    keeps_own = True
 
     def __init__(
         self,
@@ -137,25 +190,34 @@ class DeviceCarrier:
         place: Callable[[str], Any],
         target: Callable[[str], Any],
     ) -> None:
-        cl = opencl()
         self._session, self._place, self._target = session, place, target
         self._size = DTYPES[element].itemsize
-        self._down, self._up = (cl.CommandQueue(session.context) for _ in range(2))
+        self._down, self._up = (opencl().CommandQueue(session.context) for _ in range(2))
         self._ready: dict[str, Any] = {}
-        self._beside = Session(session.device, session)
-        self._sum: Executable | None = None
-        self._squares: Any = None
+        self._beside = [Session(session.device, session) for _ in range(TURNS)]
+        self._memory: list[Any] = []
+        self._sums: list[Executable] = []
+        self._squares: dict[int, np.ndarray | None] = {}
+
+    def share(self, memory: np.ndarray) -> None:
+        """Has the driver know it."""
+        self._memory.append(stood_over(self._session, memory))
 
     def compile(
         self, element: str, shape: tuple[int, int], compiled: "Compiler", squares: bool
     ) -> None:
-        """Compiles the graph that sums rows."""
-        with graph("sum_of_ranks") as g:
-            total = ops.sum(g.input("x", f"{element}[{shape[0]}, {shape[1]}]"), axis=0)
-            g.output(total=total)
-            if squares:
-                g.output(squares=ops.sum(ops.cast(total, "f32") * ops.cast(total, "f32")))
-        self._sum = compiled(g.module, self._beside)
+        """Compiles the graph that sums rows, for each turn."""
+        for session in self._beside:
+            with graph("sum_of_ranks") as g:
+                total = ops.sum(g.input("x", f"{element}[{shape[0]}, {shape[1]}]"), axis=0)
+                g.output(total=total)
+                if squares:
+                    g.output(squares=ops.sum(ops.cast(total, "f32") * ops.cast(total, "f32")))
+            self._sums.append(compiled(g.module, session))
+
+    def forget(self) -> None:
+        """The marks of the last run."""
+        self._ready.clear()
 
     def behind(self, end: int, names: Iterable[str]) -> None:
         """Marks the place among the launches."""
@@ -163,46 +225,78 @@ class DeviceCarrier:
         self._ready.update(dict.fromkeys(names, event))
 
     def leave(self, row: np.ndarray, part: Part) -> Check:
-        """Copies behind the mark, in another queue."""
-        event = opencl().enqueue_copy(
-            self._down,
+        """Copies once the mark was passed, in another queue."""
+        to, source = (
             row[part.place : part.place + part.count].view(np.uint8),
             self._place(part.name),
-            src_offset=part.start * self._size,
-            is_blocking=False,
-            wait_for=[self._ready[part.name]],
         )
-        self._down.flush()
-        return lambda: is_done(event)
+        copy: Any = None
 
-    def add(self, parts: np.ndarray, total: np.ndarray) -> None:
-        """On the device, in another queue."""
-        assert self._sum is not None
-        results = self._sum.run_on_device(x=parts)
-        opencl().enqueue_copy(self._beside.queue, total.view(np.uint8), results["total"].buffer)
-        self._squares = results.get("squares")
+        def done() -> bool:
+            nonlocal copy
+            if copy is None:
+                if not self.is_there(part.name):
+                    return False
+                start = part.start * self._size
+                copy = _begun(self._down, to, source, src_offset=start, is_blocking=False)
+            return is_done(copy)
 
-    def squares(self, total: np.ndarray) -> float:
+        return done
+
+    def is_there(self, name: str) -> bool:
+        """Whether the mark was passed."""
+        return _is_marked(self._ready, name)
+
+    def add(self, turn: int, rows: Rows, total: np.ndarray) -> Iterator[Check]:
+        """On the device, in the turn's queue."""
+        cl, queue, size = opencl(), self._beside[turn].queue, self._size
+        launched = self._sums[turn].launched
+        to = launched.place("x", is_input=True)
+        for number, row in enumerate(rows.of_ranks):
+            if number != rows.own:
+                start = number * row.nbytes
+                _begun(queue, to, row.view(np.uint8), dst_offset=start, is_blocking=False)
+        begin, used = rows.own * total.nbytes, 0
+        for part in rows.kept:
+            used = part.place + part.count
+            cl.enqueue_copy(
+                queue,
+                to,
+                self._place(part.name),
+                byte_count=part.count * size,
+                src_offset=part.start * size,
+                dst_offset=begin + part.place * size,
+            )
+        if used < total.size:
+            rest = (total.size - used) * size
+            cl.enqueue_fill_buffer(queue, to, np.uint8(0), begin + used * size, rest)
+        with launched.in_pieces({}, placed={"x"}, left={"total"}) as results:
+            left = _begun(queue, total.view(np.uint8), launched.place("total"), is_blocking=False)
+            yield lambda: is_done(left)
+        self._squares[turn] = results.get("squares")
+
+    def squares(self, turn: int, total: np.ndarray) -> float:
         """On the device, where it has all of the sum."""
-        if self._squares is None:
-            return float(np.square(total, dtype=np.float64).sum())
-        return float(self._squares.numpy())
+        found = self._squares[turn]
+        return float(np.square(total, dtype=np.float64).sum() if found is None else found)
 
     def fetch(self, source: np.ndarray, part: Part) -> Check:
         """Copies to where the update reads, in another queue."""
-        event = opencl().enqueue_copy(
-            self._up,
-            self._target(part.name),
-            source.view(np.uint8),
-            dst_offset=part.start * self._size,
-            is_blocking=False,
-        )
-        self._up.flush()
-        return lambda: is_done(event)
+        to, start = self._target(part.name), part.start * self._size
+        copy = _begun(self._up, to, source.view(np.uint8), dst_offset=start, is_blocking=False)
+        return lambda: is_done(copy)
 
-    def is_over(self) -> bool:
-        """Whether all marks were passed."""
-        return all(map(is_done, self._ready.values()))
+    def pass_on(self, turn: int, part: Part) -> Check:
+        """Copies on the device, in the turn's queue: before the next sum of the turn."""
+        copy = _begun(
+            self._beside[turn].queue,
+            self._target(part.name),
+            self._sums[turn].launched.place("total"),
+            byte_count=part.count * self._size,
+            src_offset=part.place * self._size,
+            dst_offset=part.start * self._size,
+        )
+        return lambda: is_done(copy)
 
     def given(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """None: all lie in their places."""
@@ -227,6 +321,19 @@ def is_done(event: Any) -> bool:
     if status < 0:
         raise MgnError(f"the device failed with status {status} while gradients left it")
     return status == opencl().command_execution_status.COMPLETE
+
+
+def _begun(queue: Any, *sides: Any, **options: Any) -> Any:
+    """The event of a copy that a device begins now."""
+    event = opencl().enqueue_copy(queue, *sides, **options)
+    queue.flush()
+    return event
+
+
+def _is_marked(events: Mapping[str, Any], name: str) -> bool:
+    """Whether there is an event of a name, and it has ended."""
+    event = events.get(name)
+    return event is not None and is_done(event)
 
 
 def _at_once() -> bool:

@@ -58,10 +58,12 @@ class Layout:
 
 
 def lay_out(sizes: Mapping[str, int], most: int, shares: int) -> Layout:
-    """The buckets of tensors, of at most so many elements, or a line for each share."""
-    total = max(sum(sizes.values()), 1)
-    wanted = -(-min(most, total) // shares)
-    length = max(-(-wanted // LINE), 1) * LINE
+    """The buckets of tensors, of at most so many elements, or a line for each share; all as full
+    as they can be.
+    """
+    total, line = max(sum(sizes.values()), 1), shares * LINE
+    count = -(-total // max(most // line * line, line))
+    length = -(-total // (count * line)) * LINE
     size = shares * length
     buckets: list[list[Part]] = [[] for _ in range(-(-total // size))]
     at = 0

@@ -4,21 +4,23 @@ In: gradients on each rank's device. Out: their sums on each.
 
 A rank copies its gradients of a bucket to memory that the ranks of its host share. Once all have,
 each sums a share of the bucket, and its result goes back to shared memory, from where all take it.
+What a rank sums itself need not leave its device.
 Between hosts, shares are summed by MPI, each by the ranks that have the same one. The memory holds
-three buckets: while one is summed, the next arrives, and the one before leaves.
+four buckets: while two are summed, the next arrives, and the one before leaves.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
-from mgn.distributed.carriers import Carrier, Check
+from mgn.distributed.carriers import TURNS, Carrier, Check, Rows
 from mgn.distributed.layout import Layout
 from mgn.distributed.ranks import Ranks
 from mgn.distributed.windows import SharedMemory, Turns
 from mgn.runtime.host_arrays import DTYPES
 
-DEPTH = 3
+DEPTH = TURNS + 2
 """Buckets that shared memory holds."""
 
 
@@ -43,6 +45,9 @@ class Reduction:
         self._parts = self._memory.bytes.view(dtype).reshape(shape)
         self._sums = self._sums_memory.bytes.view(dtype).reshape(sums)
         self._turns = Turns(ranks)
+        self._keeps_sums = carrier.keeps_own and ranks.is_one_host
+        for memory in (self._memory, self._sums_memory):
+            carrier.share(memory.bytes)
 
     def ends(self, ready: Mapping[str, int]) -> dict[int, list[str]]:
         """The steps behind which buckets leave, and the gradients that are there then and were not
@@ -57,68 +62,131 @@ class Reduction:
             seen.update(names)
         return found
 
-    def run(self, targets: Collection[str]) -> None:
-        """Sums all buckets, of a backward pass that was begun. Behind it, the sums of `targets`
-        are where an update takes them.
+    def begun(self, targets: Collection[str]) -> "Progress":
+        """The sums of all buckets of a backward pass that is about to begin. Once they are done,
+        the sums of `targets` are where an update takes them.
         """
-        count, carrier = len(self.layout.buckets), self.carrier
-        self.squares, self.early = 0.0, 0
-        arriving = [self._leave(number) for number in range(min(count, DEPTH))]
-        coming: list[list[Check]] = []
-        for bucket in range(count):
-            self._wait(arriving[bucket])
-            if bucket >= DEPTH:
-                self._wait(coming[bucket - DEPTH])
-            self._turns.meet()
-            if bucket:
-                coming.append(self._fetch(bucket - 1, targets))
-            following = bucket - 1 + DEPTH
-            if bucket and following < count:
-                arriving.append(self._leave(following))
-            self._add(bucket)
-            self.early += not carrier.is_over()
-        self._turns.meet()
-        coming.append(self._fetch(count - 1, targets))
-        for checks in coming[-DEPTH:]:
-            self._wait(checks)
+        self.carrier.forget()
+        return Progress(self._ranks, self._steps(targets))
 
-    def _leave(self, bucket: int) -> list[Check]:
-        """Begins to copy a bucket's gradients to shared memory."""
+    def _steps(self, targets: Collection[str]) -> Iterator[Check]:
+        """Sums all buckets, and gives what to wait for before it goes on."""
+        count = len(self.layout.buckets)
+        last = next((part.name for part in self.layout.buckets[-1][-1:]), None)
+        squares: dict[int, float] = {}
+        self.early = 0
+        arriving = [self._leave(number) for number in range(min(count, DEPTH))]
+        adding: list[Progress] = []
+        coming: list[Check] = []
+
+        def beside(check: Check) -> Check:
+            def done() -> bool:
+                for item in adding[-TURNS:]:
+                    item.advance()
+                return check()
+
+            return done
+
+        for bucket in range(count + TURNS):
+            done = bucket - TURNS
+            if bucket < count:
+                yield beside(arriving[bucket])
+            if DEPTH <= bucket < count:
+                yield coming[bucket - DEPTH]
+            if done >= 0:
+                yield adding[done].is_done
+            yield beside(self._turns.arrived())
+            if done >= 0:
+                self.early += last is not None and not self.carrier.is_there(last)
+                coming.append(self._fetch(done, targets))
+                if done + DEPTH < count:
+                    arriving.append(self._leave(done + DEPTH))
+            if bucket < count:
+                adding.append(Progress(self._ranks, self._add(bucket, squares)))
+        yield from coming[-DEPTH:]
+        self.squares = sum(squares[bucket] for bucket in sorted(squares))
+
+    def _leave(self, bucket: int) -> Check:
+        """Copies a bucket's gradients to shared memory, those that do not stay."""
         rows = self._parts[bucket % DEPTH, :, self._ranks.node_rank]
         parts = self.layout.buckets[bucket]
         used = max((part.place + part.count for part in parts), default=0)
         for share in range(used // self.layout.length, self.layout.shares):
             rows[share, max(used - share * self.layout.length, 0) :] = 0
-        return [
-            self.carrier.leave(rows[share], piece)
+        stays = self._ranks.node_rank if self.carrier.keeps_own else None
+        return _all_of(
+            partial(self.carrier.is_there, part.name)
+            if share == stays
+            else self.carrier.leave(rows[share], piece)
             for part in parts
             for share, piece in self.layout.cut(part)
-        ]
+        )
 
-    def _add(self, bucket: int) -> None:
+    def _add(self, bucket: int, squares: dict[int, float]) -> Iterator[Check]:
         """Sums this rank's share of a bucket, and between hosts."""
-        share, slot = self._ranks.node_rank, bucket % DEPTH
+        share, slot, turn = self._ranks.node_rank, bucket % DEPTH, bucket % TURNS
         if share >= self.layout.shares:
             return
         first = share * self.layout.length
         total = self._sums[slot, first : first + self.layout.length]
-        self.carrier.add(self._parts[slot, share], total)
+        pieces = (piece for part in self.layout.buckets[bucket] for piece in self.layout.cut(part))
+        kept = [piece for number, piece in pieces if number == share]
+        yield from self.carrier.add(turn, Rows(self._parts[slot, share], share, kept), total)
         if not self._ranks.is_one_host:
             whole = np.empty_like(total)
-            self._ranks.wait(self._ranks.across.Iallreduce(total, whole))
+            yield self._ranks.across.Iallreduce(total, whole).Test
             total[:] = whole
         if self._wants_squares and (self._ranks.is_one_host or self._ranks.across.rank == 0):
-            self.squares += self.carrier.squares(total)
+            squares[bucket] = self.carrier.squares(turn, total)
 
-    def _fetch(self, bucket: int, targets: Collection[str]) -> list[Check]:
-        """Begins to copy sums from shared memory to where an update takes them."""
-        sums = self._sums[bucket % DEPTH]
-        return [
-            self.carrier.fetch(sums[part.place : part.place + part.count], part)
+    def _fetch(self, bucket: int, targets: Collection[str]) -> Check:
+        """Begins to copy sums to where an update takes them: from shared memory, but for what this
+        rank has summed where that has not left.
+        """
+        sums = self._sums[bucket % DEPTH].reshape(self.layout.shares, -1)
+        own = self._ranks.node_rank if self._keeps_sums else None
+        return _all_of(
+            self.carrier.pass_on(bucket % TURNS, piece)
+            if share == own
+            else self.carrier.fetch(sums[share, piece.place : piece.place + piece.count], piece)
             for part in self.layout.buckets[bucket]
             if part.name in targets
-        ]
+            for share, piece in self.layout.cut(part)
+        )
 
-    def _wait(self, checks: Collection[Check]) -> None:
-        for check in checks:
-            self._ranks.wait_until(check)
+
+class Progress:
+    """Work that has to wait again and again, and is gone on with in between. `steps` gives what to
+    wait for each time.
+    """
+
+    def __init__(self, ranks: Ranks, steps: Iterator[Check]) -> None:
+        self._ranks, self._steps = ranks, steps
+        self._awaited = next(steps, None)
+
+    def advance(self) -> None:
+        """Goes on as far as it need not wait."""
+        while self._awaited is not None and self._awaited():
+            self._awaited = next(self._steps, None)
+
+    def is_done(self) -> bool:
+        """Goes on as far as it need not wait; whether that is to the end."""
+        self.advance()
+        return self._awaited is None
+
+    def finish(self) -> None:
+        """Waits until all is done. RankError where another rank has failed."""
+        while self._awaited is not None:
+            self._ranks.wait_until(self._awaited)
+            self._awaited = next(self._steps, None)
+
+
+def _all_of(checks: Iterable[Check]) -> Check:
+    """Asks all those that were not done yet."""
+    left = list(checks)
+
+    def done() -> bool:
+        left[:] = [check for check in left if not check()]
+        return not left
+
+    return done

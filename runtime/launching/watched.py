@@ -7,6 +7,7 @@ from its place, or a mark. What copies to an input's place does so before the ru
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -84,9 +85,13 @@ class WatchedExecutable(Executable):
 
     def place(self, name: str, is_input: bool = False) -> Any:
         """The buffer of a result, or of an input."""
-        if is_input:
-            return self._memory.buffers[next(n for n, b in self._inputs if b.name == name)]
-        return self._memory.buffers[next(o.buffer for o in self._outputs if o.name == name)]
+        return self._memory.buffers[self._numbers[name, is_input]]
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[str, bool], int]:
+        """The number of the buffer of each result, and of each input."""
+        results = {(output.name, False): output.buffer for output in self._outputs}
+        return results | {(buffer.name, True): number for number, buffer in self._inputs}
 
     def _enqueue_pieces(self, ends: Sequence[int], behind: Callable[[int], object] | None) -> None:
         """Begins all steps but the commits, and tells behind how many."""

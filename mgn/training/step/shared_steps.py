@@ -7,6 +7,7 @@ Rajbhandari et al. 2020), whose optimiser states no other rank has.
 
 import zlib
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -105,7 +106,8 @@ class SharedSteps:
         self, most: int, compiled: Callable[[ModuleOp, Parameters, int | None], Executable]
     ) -> dict[str, Reduction]:
         """What sums the gradients of each element type."""
-        ready = self.ranks.exchange("orders of gradients", self._ready())[0]
+        own = self._ready()
+        ready = self.ranks.exchange("orders of gradients", own)[0]
         kinds: dict[str, dict[str, tuple[int, ...]]] = {}
         types = dict(self._split.gradients.values())
         for output in in_order(ready, list(types)):
@@ -118,6 +120,7 @@ class SharedSteps:
             carrier = self._carrier(element, shapes, layout, compiled)
             wants = self._split.takes_squares
             found[element] = Reduction(self.ranks, layout, element, carrier, wants)
+        self._leaving = {kind: item.ends(own) for kind, item in found.items()}
         return found
 
     def _carrier(
@@ -169,19 +172,21 @@ class SharedSteps:
         check_batch(batch, self.division)
         rows = self.division.share_of(batch)
         self.params.initialise_declared()
-        backward, ready = self.backward.launched, self._ready()
-        leaving = {kind: item.ends(ready) for kind, item in self._reductions.items()}
+        backward, leaving = self.backward.launched, self._leaving
 
         def behind(end: int) -> None:
             for kind, item in self._reductions.items():
                 if end in leaving[kind]:
                     item.carrier.behind(end, leaving[kind][end])
+            for item in summing:
+                item.advance()
 
         ends = sorted({end for found in leaving.values() for end in found})
         wanted = {item.name for _, item in self.update.plan.of_kind(BufferKind.INPUT)} - {SQUARES}
+        summing = [item.begun(wanted) for item in self._reductions.values()]
         with backward.in_pieces(rows, ends, behind, left=self._outputs) as results:
-            for item in self._reductions.values():
-                item.run(wanted)
+            for item in summing:
+                item.finish()
         squares = sum(item.squares for item in self._reductions.values())
         scalars = {name: value for name, value in results.items() if value.ndim == 0}
         found = self.ranks.exchange(f"results of step {number + 1}", (squares, scalars))
@@ -239,7 +244,7 @@ class SharedSteps:
             )
             self.backward.state[name] = np.asarray(wide).astype(first.dtype)
 
-    @property
+    @cached_property
     def program_states(self) -> list[str]:
         """The states of the program itself that a step writes."""
         accesses = {name: kernel.accesses for name, kernel in self.backward.kernels.items()}
