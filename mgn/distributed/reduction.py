@@ -44,7 +44,11 @@ class Reduction:
         self._sums_memory = SharedMemory(ranks, int(np.prod(sums)) * dtype.itemsize)
         self._parts = self._memory.bytes.view(dtype).reshape(shape)
         self._sums = self._sums_memory.bytes.view(dtype).reshape(sums)
+        self._pieces = [
+            [piece for part in parts for piece in layout.cut(part)] for parts in layout.buckets
+        ]
         self._turns = Turns(ranks)
+        self._passed_on = 0
         self._keeps_sums = carrier.keeps_own and ranks.is_one_host
         for memory in (self._memory, self._sums_memory):
             carrier.share(memory.bytes)
@@ -74,7 +78,7 @@ class Reduction:
         count = len(self.layout.buckets)
         last = next((part.name for part in self.layout.buckets[-1][-1:]), None)
         squares: dict[int, float] = {}
-        self.early = 0
+        self.early = self._passed_on = 0
         arriving = [self._leave(number) for number in range(min(count, DEPTH))]
         adding: list[Progress] = []
         coming: list[Check] = []
@@ -115,11 +119,10 @@ class Reduction:
             rows[share, max(used - share * self.layout.length, 0) :] = 0
         stays = self._ranks.node_rank if self.carrier.keeps_own else None
         return _all_of(
-            partial(self.carrier.is_there, part.name)
+            partial(self.carrier.is_there, piece.name)
             if share == stays
             else self.carrier.leave(rows[share], piece)
-            for part in parts
-            for share, piece in self.layout.cut(part)
+            for share, piece in self._pieces[bucket]
         )
 
     def _add(self, bucket: int, squares: dict[int, float]) -> Iterator[Check]:
@@ -129,11 +132,12 @@ class Reduction:
             return
         first = share * self.layout.length
         total = self._sums[slot, first : first + self.layout.length]
-        pieces = (piece for part in self.layout.buckets[bucket] for piece in self.layout.cut(part))
-        kept = [piece for number, piece in pieces if number == share]
+        kept = [piece for number, piece in self._pieces[bucket] if number == share]
         yield from self.carrier.add(turn, Rows(self._parts[slot, share], share, kept), total)
         if not self._ranks.is_one_host:
             whole = np.empty_like(total)
+            yield lambda: self._passed_on == bucket  # all hosts call MPI for buckets in one order
+            self._passed_on += 1
             yield self._ranks.across.Iallreduce(total, whole).Test
             total[:] = whole
         if self._wants_squares and (self._ranks.is_one_host or self._ranks.across.rank == 0):
@@ -149,9 +153,8 @@ class Reduction:
             self.carrier.pass_on(bucket % TURNS, piece)
             if share == own
             else self.carrier.fetch(sums[share, piece.place : piece.place + piece.count], piece)
-            for part in self.layout.buckets[bucket]
-            if part.name in targets
-            for share, piece in self.layout.cut(part)
+            for share, piece in self._pieces[bucket]
+            if piece.name in targets
         )
 
 
