@@ -397,6 +397,7 @@ def compile_lowered(
             ir,
             recipe.device,
             Tuner(store, trial, tune),
+            recipe.reference,
             target=form,
             saturation=saturation,
             precision=recipe.precision,

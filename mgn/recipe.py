@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mgn.codegen.opencl.opencl import BUILD_OPTIONS
 from mgn.dialects.kernel.device import Device
+from mgn.driver.pipelines import is_default
 from mgn.modules.files import check_apart, write_whole
 from mgn.modules.module import Module
 from mgn.sizes.lengthen import Told, lengthened
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
 
     from mgn.driver.pipelines import Step
     from mgn.passes.saturate import SaturateOptions
+    from mgn.program_cache.references import Reference
     from mgn.runtime.devices import ComputeDevice
 
 
 @dataclass(frozen=True)
 class Recipe:
     """A graph of a program, its dimensions, the device, the options, the passes where these are not
-    the default ones, and the bytes of the device that it may take, where these are limited.
+    the default ones, and the bytes of the device that it may take, where these are limited. Where
+    there is a `reference`, another size, kernels are looked for among the operations chosen there.
     """
 
     module: Module
@@ -39,6 +42,7 @@ class Recipe:
     precision: str = "f32"
     pipeline: "Sequence[Step] | None" = None
     memory: int | None = None
+    reference: "Reference | None" = None
 
     @property
     def is_exact(self) -> bool:
@@ -60,6 +64,16 @@ class Recipe:
         """
         return (BUILD_OPTIONS,) if self.is_exact and device.rounds_divisions else ()
 
+    def search_options(self) -> "SaturateOptions | None":
+        """The options of the search, as a compilation has them."""
+        if self.reference is None or self.pipeline is not None or not is_default():
+            return self.saturation
+        from mgn.program_cache.cache import program_cache
+        from mgn.program_cache.references import SearchSettings
+
+        settings = SearchSettings(self.device, self.saturation, self.precision)
+        return self.reference.options(settings, program_cache())
+
     def lower(self) -> ModuleOp:
         """A fresh module of the graph."""
         return self.module.lower(self.graph, self.dims)
@@ -71,7 +85,7 @@ class Recipe:
         explanation = explain_graph(
             self.lower(),
             self.device,
-            saturation=self.saturation,
+            saturation=self.search_options(),
             precision=self.precision,
             times=times,
             texts=self.module.texts,

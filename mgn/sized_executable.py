@@ -19,6 +19,7 @@ from mgn.dialects.shapes import Shape
 from mgn.driver.compilation import Compiled
 from mgn.executable import Executable
 from mgn.parameters import Parameters
+from mgn.program_cache.references import Reference
 from mgn.recipe import LengthenedRecipe, Recipe
 from mgn.runtime.devices import ComputeDevice
 from mgn.runtime.host_arrays import check_inputs, fitting
@@ -183,12 +184,27 @@ class SizedExecutable(Executable):
 
 def recipe_at(recipe: Recipe, plan: SizePlan, size: int) -> Recipe:
     """How the program for a size is compiled, as others are; that of a bucket runs shorter sizes
-    too.
+    too, and its kernels are looked for among the operations of the plan's reference.
     """
     dims = {**(recipe.dims or {}), plan.dimension: size}
     told = plan.told if size in plan.buckets else ()
-    others = (recipe.saturation, recipe.precision, recipe.pipeline, recipe.memory)
-    return LengthenedRecipe(recipe.module, recipe.graph, dims, recipe.device, *others, told)
+    found = LengthenedRecipe(
+        recipe.module,
+        recipe.graph,
+        dims,
+        recipe.device,
+        recipe.saturation,
+        recipe.precision,
+        recipe.pipeline,
+        recipe.memory,
+        told=told,
+    )
+    if size not in plan.buckets or size == plan.reference:
+        return found
+    if plan.searched is None:
+        assert plan.reference is not None
+        plan.searched = Reference(recipe_at(recipe, plan, plan.reference).lower)
+    return replace(found, reference=plan.searched)
 
 
 def padded(value: Any, shape: Shape) -> Any:

@@ -17,8 +17,8 @@ from mgn.dialects.mgn.states import StateOp, states_of
 from mgn.dialects.mgn.structure import ParamOp, parameters_of
 from mgn.driver.compilation import Compiled, compile_graph
 from mgn.driver.pipelines import is_default
-from mgn.plugins.loading import loaded_plugins
-from mgn.program_cache.key import NoKey, program_key
+from mgn.program_cache.key import NoKey, plugin_digests, program_key
+from mgn.program_cache.references import Reference, SearchSettings
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.location import cache_folder
 from mgn.runtime.switches import switched_on
@@ -32,9 +32,14 @@ LIMIT = 256 << 20
 
 
 def compile_or_recall(
-    module: ModuleOp, device: Device, tuner: "Tuner | None" = None, **settings: Any
+    module: ModuleOp,
+    device: Device,
+    tuner: "Tuner | None" = None,
+    reference: Reference | None = None,
+    **settings: Any,
 ) -> Compiled:
-    """What `compile_graph` gives for these settings. The module is used up.
+    """What `compile_graph` gives for these settings. The module is used up. Where there is a
+    `reference`, kernels are looked for among the operations that are chosen there.
 
     Where schedules are to be searched for, the graph is compiled, and not kept: the schedules are.
     Neither is it where passes of the user's have a say.
@@ -43,12 +48,18 @@ def compile_or_recall(
     own = settings.get("pipeline") is not None or not is_default()
     cache = None if own or (tuner is not None and tuner.searches) else program_cache()
     schedules = "" if tuner is None else tuner.store.state
+    search = SearchSettings(device, settings.get("saturation"), settings.get("precision", "f32"))
+    reference = None if own else reference
     try:
-        whole = {"device": device, "schedules": schedules, **settings, "plugins": _plugins()}
+        whole = {"device": device, "schedules": schedules, **settings, "plugins": plugin_digests()}
+        if reference is not None:
+            whole["reference"] = reference.key(search)
         key = program_key(module, whole) if cache is not None else None
     except NoKey:
         key = None
     if cache is None or key is None:
+        if reference is not None:
+            settings["saturation"] = reference.options(search, cache)
         return compile_graph(module, device, tuner=tuner, **settings)
     found, states = parameters_of(module), states_of(module)
     recalled = _recalled(cache, key, found, states, device)
@@ -58,16 +69,16 @@ def compile_or_recall(
         return recalled
     declared = set(found)
     looked = time.perf_counter() - start
+    if reference is not None:
+        settings["saturation"] = reference.options(search, cache)
+    found_reference = time.perf_counter() - start - looked
     compiled = compile_graph(module, device, tuner=tuner, **settings)
     compiled.report.times.insert(0, ("look up", looked))
+    if reference is not None:
+        compiled.report.times.insert(1, ("search at the reference", found_reference))
     if compiled.report.is_settled and declared.issuperset(compiled.parameters):
         _keep(cache, key, compiled)
     return compiled
-
-
-def _plugins() -> list[str]:
-    """What plugins there are, down to their files."""
-    return [plugin.digest() for plugin in loaded_plugins()]
 
 
 def _recalled(

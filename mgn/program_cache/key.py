@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from mgn.dialects.mgn.user_operations import USER_OPERATIONS
+from mgn.plugins.loading import loaded_plugins
 
 _PACKAGES = ("xdsl", "egglog", "highspy", "numpy", "ml-dtypes")
 """What the compiler's decisions are made with."""
@@ -44,6 +45,11 @@ def program_key(module: ModuleOp, settings: Mapping[str, object]) -> str:
         digest.update(b"%d " % len(text))
         digest.update(text)
     return digest.hexdigest()
+
+
+def plugin_digests() -> list[str]:
+    """What plugins there are, down to their files."""
+    return [plugin.digest() for plugin in loaded_plugins()]
 
 
 @cache

@@ -7,6 +7,7 @@ told, and the shapes; or why the size has a program of its own.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -24,6 +25,9 @@ from mgn.sizes.choose import anchors, choose, price_line
 from mgn.sizes.compare import Site, compare
 from mgn.sizes.lengthen import Told, told_of
 from mgn.sizes.ranges import Sizes
+
+if TYPE_CHECKING:
+    from mgn.program_cache.references import Reference
 
 Lower = Callable[[int], ModuleOp]
 """A fresh module of the graph for a size."""
@@ -54,7 +58,7 @@ class SizePlan:
 
     `buckets` are the sizes that programs are compiled for; none where results depend on padding at
     all sizes, for which `problem` has the reason. `prices` are the modelled seconds that they were
-    chosen by, at some sizes.
+    chosen by, at some sizes; `searched` is the graph at the `reference`, once it was asked for.
     """
 
     dimension: str
@@ -65,6 +69,7 @@ class SizePlan:
     buckets: tuple[int, ...] = ()
     prices: Mapping[int, float] = field(default_factory=dict[int, float])
     problem: str | None = None
+    searched: "Reference | None" = None
     _graphs: dict[int, GraphOp] = field(default_factory=dict[int, GraphOp], repr=False)
     _ways: dict[int, Way] = field(default_factory=dict[int, Way], repr=False)
 
@@ -78,6 +83,13 @@ class SizePlan:
             return self.buckets[0] if self.buckets else self.sizes.values[0]
         bucket = self.way(wanted).bucket
         return wanted if bucket is None else bucket
+
+    @property
+    def reference(self) -> int | None:
+        """The bucket by whose operations the others are searched: the middle one, whichever is
+        compiled first. None where there are no buckets.
+        """
+        return self.buckets[len(self.buckets) // 2] if self.buckets else None
 
     @property
     def told_names(self) -> frozenset[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mgn.passes.saturate.extraction.report import SaturateReport as SaturateReport
+    from mgn.passes.saturate.options import SaturateOptions as SaturateOptions
     from mgn.passes.saturate.rules.patterns import PatternError as PatternError
     from mgn.passes.saturate.rules.rule import Rule as Rule
     from mgn.passes.saturate.rules.rule import RuleClass as RuleClass
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from mgn.passes.saturate.rules.table import forget_rule as forget_rule
     from mgn.passes.saturate.rules.table import register_rule as register_rule
     from mgn.passes.saturate.saturate import Saturate as Saturate
-    from mgn.passes.saturate.saturate import SaturateOptions as SaturateOptions
     from mgn.passes.saturate.saturate import saturate_graph as saturate_graph
 
 __all__ = [
@@ -42,7 +42,7 @@ _HOMES = {
     "RuleClass": "rules.rule",
     "RuleError": "rules.rule",
     "Saturate": "saturate",
-    "SaturateOptions": "saturate",
+    "SaturateOptions": "options",
     "SaturateReport": "extraction.report",
     "forget_rule": "rules.table",
     "register_rule": "rules.table",

@@ -109,7 +109,7 @@ def choice_of(
     report: SaturateReport,
 ) -> Choice:
     """A choice, with the chosen ones alone of the candidates."""
-    chosen = CandidateSet(outputs=found.outputs)
+    chosen = CandidateSet(outputs=found.outputs, handed=found.handed)
     numbers: dict[int, int] = {}
     for number in selection.kernels:
         numbers[number] = len(chosen.candidates)

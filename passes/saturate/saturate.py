@@ -47,65 +47,17 @@ from mgn.passes.saturate.extraction.whole_search import Searched, search_whole
 from mgn.passes.saturate.horizontal_fusion.attention_joins import attention_joins
 from mgn.passes.saturate.horizontal_fusion.column_joins import column_joins
 from mgn.passes.saturate.horizontal_fusion.side_by_side import sibling_candidates
-from mgn.passes.saturate.layouts.choice import with_best_layout
+from mgn.passes.saturate.layouts.choice import turn_as, with_best_layout
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
 from mgn.passes.saturate.narrow_results import narrow_results
+from mgn.passes.saturate.options import SaturateOptions
 from mgn.passes.saturate.prices.scheduled import is_possible
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.rules.patterns import Number, Pattern, calls_of
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
-from mgn.passes.saturate.rules.table import CLASS_SETS, DEFAULT_CLASSES, rules_of
-
-
-@dataclass(frozen=True)
-class SaturateOptions:
-    """What may be done.
-
-    `classes` are the rules that may act. `time_budget` and `extract_budget` are the processor's
-    seconds for saturation and for extraction, of up to 20,000 e-nodes and 10,000 candidates; more
-    have more in proportion. `fuse` allows kernels of several operations. `prepare` computes what
-    parameters alone decide once, when they are set. `moderate` lets rules take parameters to be
-    moderate; an executable checks that when they are set. `memoise` decides equal regions of a
-    graph, and equal graphs, once; without it only what a body costs, alone or arranged as several,
-    is looked up.
-    """
-
-    classes: frozenset[RuleClass] = DEFAULT_CLASSES
-    time_budget: float = 5.0
-    extract_budget: float = 8.0
-    fuse: bool = True
-    prepare: bool = True
-    moderate: bool = True
-    memoise: bool = True
-    limits: CutLimits = field(default_factory=CutLimits)
-
-    def __post_init__(self) -> None:
-        """MgnError where a field is not what it may be."""
-        for name in ("time_budget", "extract_budget"):
-            seconds = cast("object", getattr(self, name))
-            if (
-                isinstance(seconds, bool)
-                or not isinstance(seconds, int | float)
-                or not seconds >= 0
-            ):
-                raise MgnError(f"{name} takes a number of seconds, not {seconds!r}")
-        for name in ("fuse", "prepare", "moderate", "memoise"):
-            if not isinstance(cast("object", getattr(self, name)), bool):
-                raise MgnError(f"{name} takes True or False, not {getattr(self, name)!r}")
-        classes, limits = cast("object", self.classes), cast("object", self.limits)
-        if not isinstance(classes, frozenset) or not classes <= set(RuleClass):
-            raise MgnError(f"classes takes a frozenset of RuleClass, not {classes!r}")
-        if not isinstance(limits, CutLimits):
-            raise MgnError(f"limits takes CutLimits, not {limits!r}")
-
-    @property
-    def with_roundings(self) -> "SaturateOptions":
-        """The same for operands that a precision rounds: rules may say which factor of a product is
-        rounded, where sums may be taken in another order.
-        """
-        if not self.classes >= DEFAULT_CLASSES:
-            return self
-        return replace(self, classes=self.classes | {RuleClass.ROUNDS})
+from mgn.passes.saturate.rules.table import CLASS_SETS, rules_of
+from mgn.passes.saturate.sharing.names import structure_of
+from mgn.passes.saturate.sharing.narrow import narrowed
 
 
 def saturate_graph(
@@ -126,23 +78,34 @@ def _saturate(
     graph: GraphOp, device: Device, options: SaturateOptions, trace: SaturateTrace | None
 ) -> SaturateReport:
     seconds: dict[str, float] = {}
-    rules = _rules_for(options)
-    with _timed(seconds, "compare"):
-        key = choice_key(graph, device, options, rules)
-        choice = recall(key) if options.memoise and trace is None else None
-    if choice is None:
-        choice = _choose(_Task(graph, device, options, seconds), rules, trace)
-        if choice.report.saturated and options.memoise:
-            remember(key, choice)
-        view, report = choice.view, replace(choice.report, seconds=seconds)
-    else:
-        view = choice.view_at(graph)
-        report = replace(choice.report, seconds=seconds, remembered=True)
+    choice = choice_for(graph, device, options, seconds, trace)
+    view, report = choice.view_at(graph), replace(choice.report, seconds=seconds)
     with _timed(seconds, "check"):
         check_selection(view, choice.found, choice.selection, device)
     with _timed(seconds, "rebuild"):
         rebuild_graph(graph, view, choice.found, choice.selection)
     return report
+
+
+def choice_for(
+    graph: GraphOp,
+    device: Device,
+    options: SaturateOptions,
+    seconds: dict[str, float],
+    trace: SaturateTrace | None = None,
+) -> Choice:
+    """The kernels for a graph, which stays as it is; `seconds` gets what each stage takes."""
+    rules = _rules_for(options)
+    with _timed(seconds, "compare"):
+        key = choice_key(graph, device, options, rules)
+        choice = recall(key) if options.memoise and trace is None else None
+    if choice is not None:
+        return replace(choice, report=replace(choice.report, remembered=True))
+    task = _Task(graph, device, options, seconds)
+    choice = _choose_among_known(task, rules, trace) or _choose(task, rules, trace)
+    if choice.report.saturated and options.memoise:
+        remember(key, choice)
+    return choice
 
 
 def _rules_for(options: SaturateOptions) -> list[Rule]:
@@ -174,6 +137,31 @@ class _Way:
     trace: SaturateTrace | None
 
 
+def _choose_among_known(
+    task: _Task, rules: list[Rule], trace: SaturateTrace | None
+) -> Choice | None:
+    """Chooses among the operations that were chosen at another size, by the rules that acted there.
+    None where there is no such size, the graph is another one, or a limit fires.
+    """
+    reference = task.options.reference
+    with _timed(task.seconds, "compare"):
+        if reference is None or structure_of(task.graph) != reference.structure:
+            return None
+    acted = [rule for rule in rules if rule.name in reference.rules]
+    widen = any(rule.name in reference.rules for rule in WIDE_PRODUCTS)
+    way = _saturated_way(task, acted, trace, widen)
+    if not way.saturated.saturated:
+        return None
+    whole = _view_of(task, way)
+    with _timed(task.seconds, "view"):
+        view = narrowed(whole, reference)
+    choice = _chosen(task, way, view, task.options.extract_budget)
+    choice.report.among = reference.sizes
+    if trace is not None and way.trace is not None:
+        trace.take(way.trace)
+    return choice
+
+
 def _choose(task: _Task, rules: list[Rule], trace: SaturateTrace | None) -> Choice:
     """Saturates, finds candidates and extracts: where a limit fires, without the user's rules that
     may be why, and with what came of them only where that is cheaper.
@@ -181,9 +169,10 @@ def _choose(task: _Task, rules: list[Rule], trace: SaturateTrace | None) -> Choi
     first = way = _saturated_way(task, rules, trace)
     while suspects := rules_to_leave_out(way.saturated, way.rules):
         way = _saturated_way(task, [rule for rule in way.rules if rule not in suspects], trace)
-    choice = _chosen(task, way, task.options.extract_budget)
+    choice = _chosen(task, way, _view_of(task, way), task.options.extract_budget)
     if way is not first and is_worth_a_choice(first.saturated):
-        besides = _chosen(task, first, task.options.extract_budget / 4)
+        budget = task.options.extract_budget / 4
+        besides = _chosen(task, first, _view_of(task, first), budget)
         if besides.selection.cost < choice.selection.cost:
             choice, way = besides, first
     choice.report.limits = first.saturated.limits
@@ -193,8 +182,10 @@ def _choose(task: _Task, rules: list[Rule], trace: SaturateTrace | None) -> Choi
     return choice
 
 
-def _saturated_way(task: _Task, rules: list[Rule], trace: SaturateTrace | None) -> _Way:
-    """The graph saturated with some rules."""
+def _saturated_way(
+    task: _Task, rules: list[Rule], trace: SaturateTrace | None, widen: bool = True
+) -> _Way:
+    """The graph saturated with some rules, and products put side by side where that may be."""
     with _timed(task.seconds, "encode"):
         encoded = encode_graph(task.graph, literals_of(rules))
     kept = None if trace is None else SaturateTrace()
@@ -204,11 +195,22 @@ def _saturated_way(task: _Task, rules: list[Rule], trace: SaturateTrace | None) 
     with _timed(task.seconds, "price before"):
         cost_before = price_of_separate_kernels(encoded.facts, task.device)
     with _timed(task.seconds, "saturate"):
-        saturated = _saturated(encoded.facts, task.options, rules, kept)
+        widen = widen and _widens(task.options)
+        saturated = _saturated(encoded.facts, task.options, rules, kept, widen)
     return _Way(rules, cost_before, encoded, saturated, kept)
 
 
-def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
+def _view_of(task: _Task, way: _Way) -> View:
+    """The classes of a graph as rules rewrite it."""
+    options = task.options
+    with _timed(task.seconds, "view"):
+        whole = whole_composites(options, task.device)
+        view = make_view(way.saturated, way.encoded.outputs, whole, options.prepare)
+        class_of = way.saturated.class_of
+        return replace(view, values=[class_of[value] for value in range(way.encoded.values)])
+
+
+def _chosen(task: _Task, way: _Way, view: View, extract_budget: float) -> Choice:
     """The kernels for a graph as rules rewrite it: of a small one the best of all."""
     device, options, seconds = task.device, task.options, task.seconds
     report = SaturateReport(task.graph.sym_name.data, way.encoded.operations)
@@ -217,11 +219,8 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
     report.assumes_moderate = any(
         rule.assumes_moderate and way.saturated.fired[rule.name] for rule in way.rules
     )
-    with _timed(seconds, "view"):
-        whole = whole_composites(options, device)
-        view = make_view(way.saturated, way.encoded.outputs, whole, options.prepare)
-        view.note_states(task.graph.overwritten)
-        view.spreads = RuleClass.SPREADS in options.classes
+    view.note_states(task.graph.overwritten)
+    view.spreads = RuleClass.SPREADS in options.classes
     computed = sum(value.leaf is None for value in view.classes.values())
     limits = limits_of(options).for_size(computed)
     with _timed(seconds, "candidates"):
@@ -256,10 +255,14 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
 
 
 def _saturated(
-    facts: Facts, options: SaturateOptions, rules: list[Rule], trace: SaturateTrace | None
+    facts: Facts,
+    options: SaturateOptions,
+    rules: list[Rule],
+    trace: SaturateTrace | None,
+    widen: bool,
 ) -> SaturatedGraph:
     """The saturated graph of a program; what is to be explained is saturated as a whole."""
-    budget, widen = options.time_budget, _widens(options)
+    budget = options.time_budget
     if trace is not None:
         return saturate_facts(facts, rules, budget, trail=trace.applications, widen=widen)
     found = saturate_periods(facts, rules, budget, widen) if options.memoise else None
@@ -403,10 +406,13 @@ class Saturate(ModulePass):
         """What was done to the last graph."""
         return self.reports[-1] if self.reports else None
 
+    def options_for(self, op: ModuleOp) -> SaturateOptions:
+        """The options for a module, whose products' operands a precision may round."""
+        return self.options.with_roundings if PRECISION in op.attributes else self.options
+
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         device = Device.of(op)
-        is_rounded = PRECISION in op.attributes
-        options = self.options.with_roundings if is_rounded else self.options
+        options = self.options_for(op)
         for graph in list(graphs_of(op)):
             self.reports.append(_in_best_layout(graph, device, options, self.trace))
             if STORED in op.attributes:
@@ -416,7 +422,9 @@ class Saturate(ModulePass):
 def _in_best_layout(
     graph: GraphOp, device: Device, options: SaturateOptions, trace: SaturateTrace | None
 ) -> SaturateReport:
-    """Rewrites a graph into kernels, its images with their channels last where that is cheaper."""
+    """Rewrites a graph into kernels, its images with their channels last where that is cheaper, or
+    was so at the size whose operations are known.
+    """
 
     def choose(graph: GraphOp) -> SaturateReport:
         return saturate_graph(graph, device, options)
@@ -424,7 +432,9 @@ def _in_best_layout(
     def settle(graph: GraphOp) -> SaturateReport:
         return saturate_graph(graph, device, options, trace)
 
-    if not options.fuse or RuleClass.REASSOCIATES not in options.classes:
+    if not options.has_layouts:
+        return settle(graph)
+    if options.reference is not None and turn_as(graph, options.reference):
         return settle(graph)
     return with_best_layout(graph, choose, settle)
 

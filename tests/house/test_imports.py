@@ -88,6 +88,7 @@ ORDERED: dict[str, tuple[str, ...]] = {
         "horizontal_fusion",
         "extraction",
         "explain",
+        "sharing",
         "layouts",
     ),
 }

@@ -157,7 +157,8 @@ class View:
     Where it `prepares`, values that parameters and constants alone decide are computed once; of
     their forms only those remain that need nothing else. The last `left` outputs are what states
     are left with; `found` has, by their classes, those of what was found there, where it is read.
-    `spreads` allows kernels whose rounding errors neighbouring results share.
+    `spreads` allows kernels whose rounding errors neighbouring results share. `values` are the
+    classes of the program's values, in their order.
     """
 
     classes: dict[int, ValueClass]
@@ -168,6 +169,7 @@ class View:
     left: int = 0
     found: dict[int, int | None] = field(default_factory=dict[int, int | None])
     spreads: bool = False
+    values: Sequence[int] = ()
 
     def note_states(self, places: Sequence[int | None]) -> None:
         """Says of the last outputs that they are left in states, which the graph found in these of

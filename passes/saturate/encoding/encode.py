@@ -28,14 +28,15 @@ from mgn.passes.wrong_level import WrongLevel
 
 @dataclass
 class EncodedGraph:
-    """A graph as facts: the handle of each SSA value, those returned, and how many operations there
-    were.
+    """A graph as facts: the handle of each SSA value, those returned, how many operations there
+    were, and how many values.
     """
 
     facts: Facts
     handles: dict[SSAValue, int]
     outputs: list[int]
     operations: int
+    values: int
 
 
 def encode_graph(graph: GraphOp, literals: Sequence[float] = ()) -> EncodedGraph:
@@ -55,7 +56,7 @@ def encode_graph(graph: GraphOp, literals: Sequence[float] = ()) -> EncodedGraph
     for fact in facts.definitions:
         facts.readers.update(set(fact.operands) if isinstance(fact, NodeFact) else ())
     outputs = [handles[value] for value in graph.results_returned]
-    return EncodedGraph(facts, handles, outputs, operations)
+    return EncodedGraph(facts, handles, outputs, operations, len(facts.definitions))
 
 
 def tensor_type(value: SSAValue) -> TensorType:

@@ -82,7 +82,8 @@ class SaturateReport:
     has those that could have written what a chosen kernel writes, with their prices.
     `passed_over` counts by reason the distinct candidates that were met and not kept.
     `assumes_moderate` says that rules acted which take parameters to be moderate. `layouts` has the
-    cost of each layout of images, where there was a choice.
+    cost of each layout of images, where there was a choice. `among` has the sizes at which the
+    operations were chosen among which kernels were looked for, where these were not all.
     """
 
     graph: str = ""
@@ -109,6 +110,7 @@ class SaturateReport:
     gap: float = 0.0
     timed_out: bool = False
     remembered: bool = False
+    among: str = ""
     components: int = 0
     distinct_components: int = 0
     seconds: dict[str, float] = field(default_factory=dict[str, float])
@@ -197,6 +199,8 @@ class SaturateReport:
             lines.append(f"  layout of images     {', '.join(costs)}")
         if self.assumes_moderate:
             lines.append("  taken for granted    no element of a parameter is above 2^20 in size")
+        if self.among:
+            lines.append(f"  operations           those chosen for {self.among}")
         if self.remembered:
             lines.append("  choice               remembered from an equal graph")
         return "\n".join(lines)

@@ -21,6 +21,8 @@ from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.rewriting import inline, rewrite_block
 from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.passes.saturate.layouts.turned_images import Convolution, turn_channels_last
+from mgn.passes.saturate.sharing.chosen import ChosenOperations
+from mgn.passes.saturate.sharing.names import structure_of
 
 LAYOUTS = "channels first", "channels last"
 
@@ -50,6 +52,27 @@ def with_best_layout(graph: GraphOp, choose: Choose, settle: Choose) -> Saturate
     report = settle(graph)
     report.layouts = dict(zip(LAYOUTS, costs, strict=False))
     return report
+
+
+def is_turned(report: SaturateReport) -> bool:
+    """Whether a graph's images were put with their channels last."""
+    first, last = (report.layouts.get(name) for name in LAYOUTS)
+    return first is not None and last is not None and last < first
+
+
+def turn_as(graph: GraphOp, known: ChosenOperations) -> bool:
+    """Puts channels last where another size of the graph has them so. Whether it is that graph; one
+    of another structure stays as it is.
+    """
+    if not known.turned:
+        return structure_of(graph) == known.structure
+    trial = graph.clone()
+    turn_images(trial)
+    alike = structure_of(trial) == known.structure
+    trial.erase()
+    if alike:
+        turn_images(graph)
+    return alike
 
 
 def turn_images(graph: GraphOp) -> int:

@@ -1,0 +1,74 @@
+"""A view of one size narrowed to the operations that were chosen at another.
+
+In: a view, and the operations by which a choice for a graph of the same structure computes its
+values. Out: the view with these alone.
+
+A value of the program that is computed there by an operation which is not to be had here, as the
+product with a reciprocal that is exact for powers of two, keeps all its operations.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, product
+
+from mgn.passes.saturate.egraph.view import Member, ValueClass, View
+from mgn.passes.saturate.sharing.chosen import NONE, ChosenOperations, operation_row
+from mgn.passes.saturate.sharing.names import leaf_name
+
+MOST_WAYS = 64
+"""Names that are tried for an operation whose operands have several each."""
+
+
+def narrowed(view: View, chosen: ChosenOperations) -> View:
+    """The view with the chosen operations of each class, and the classes that outputs need."""
+    leaves, named, given = dict(chosen.leaves), chosen.named, _given(view, chosen)
+    names: dict[int, Sequence[int]] = {}
+    kept: dict[int, list[Member]] = {}
+    for key, value in view.classes.items():
+        found = dict.fromkeys(given.get(key, ()))
+        if value.leaf is not None and (name := leaves.get(leaf_name(value.leaf))) is not None:
+            found[name] = None
+        kept[key] = []
+        for item in value.members:
+            signature = view.signatures[item.signature]
+            ways = islice(product(*[names[operand] for operand in item.operands]), MOST_WAYS)
+            results = [named.get(operation_row(signature, way), NONE) for way in ways]
+            computed = [result for result in results if result != NONE]
+            if computed:
+                kept[key].append(item)
+                found.update(dict.fromkeys(computed))
+        names[key] = tuple(found)
+        if not kept[key]:
+            kept[key] = value.members
+    return replace(view, classes=_needed(view, kept))
+
+
+def _given(view: View, chosen: ChosenOperations) -> Mapping[int, Sequence[int]]:
+    """The names of classes that are values of the program."""
+    found: dict[int, list[int]] = defaultdict(list)
+    if len(view.values) == len(chosen.values):
+        for key, name in zip(view.values, chosen.values, strict=True):
+            if name != NONE:
+                found[key].append(name)
+    return found
+
+
+def _needed(view: View, kept: Mapping[int, list[Member]]) -> dict[int, ValueClass]:
+    """The classes that outputs need, with the e-nodes kept, in their order."""
+    needed = dict.fromkeys(view.outputs)
+    pending = list(view.outputs)
+    while pending:
+        for item in kept[pending.pop()]:
+            fresh = [operand for operand in item.operands if operand not in needed]
+            needed.update(dict.fromkeys(fresh))
+            pending += fresh
+    classes = {
+        key: replace(value, members=list(kept[key]), users=0)
+        for key, value in view.classes.items()
+        if key in needed
+    }
+    for value in classes.values():
+        for operand in {item for member in value.members for item in member.operands}:
+            classes[operand].users += 1
+    return classes
