@@ -108,12 +108,26 @@ class _Interleaved(HalvedProduct):
 
 
 def lies_in_memory(node: Node) -> bool:
-    """Whether a value is an input, or an input of two bytes an element that is widened as it is
-    read.
+    """Whether a value is an input, in any shape, or an input of two bytes an element that is
+    widened as it is read.
     """
+    return lying_input(node) is not None
+
+
+def lying_input(node: Node) -> Node | None:
+    """The input as which a value lies in memory, element by element; None where it is computed."""
+    node = _in_any_shape(node)
     if node.name == "cast" and node.element.name == "f32":
-        (node,) = node.operands if node.operands[0].element.name in HALVES else (node,)
-    return node.name == INPUT
+        (source,) = node.operands
+        node = _in_any_shape(source) if source.element.name in HALVES else node
+    return node if node.name == INPUT else None
+
+
+def _in_any_shape(node: Node) -> Node:
+    """What a value is a reshape of: all elements lie in the same order."""
+    while node.name == "reshape":
+        (node,) = node.operands
+    return node
 
 
 UNPACKING = frozenset(

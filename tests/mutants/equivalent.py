@@ -129,6 +129,7 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
                     "capped-attention",
                     "erf-of-",
                     "matmul-of-merged-",
+                    "matmul-of-joined-",
                     "matmul-of-turned-",
                     "sum-of-turned",
                 )

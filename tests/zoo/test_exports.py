@@ -8,16 +8,25 @@ import pytest
 from benchmarks.zoo.table import ENTRIES
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet", "vit", "smollm2", "qwen3"])
-def test_exports_of_a_small_model_get_the_kernels_of_the_one_by_hand(name: str) -> None:
+ON_A_GPU = "nvidia-h200"
+
+CASES = (
+    *((name, "cpu", "f32") for name in ("mlp", "lenet", "vit", "smollm2", "qwen3", "resnet18")),
+    *((name, ON_A_GPU, "f32") for name in ("gpt2", "vit")),
+)
+
+
+@pytest.mark.parametrize(("name", "device", "precision"), CASES)
+def test_exports_of_a_small_model_get_the_kernels_of_the_one_by_hand(
+    name: str, device: str, precision: str
+) -> None:
     entry = next(entry for entry in ENTRIES if entry.name == name)
     for package in ("torch", "onnxscript", *entry.packages):
         pytest.importorskip(package)
     from benchmarks.zoo.exports import MORE, cuts_of
 
-    cuts, remarks = cuts_of(entry, small=True)
+    cuts, remarks = cuts_of(entry, True, device, precision)
     assert not remarks
     assert set(cuts) == {"by hand", "ONNX", "torch.export"}
     for cut in cuts.values():
-        assert cut.kernels <= MORE * cuts["by hand"].kernels
-        assert cut.seconds <= MORE * cuts["by hand"].seconds
+        assert cut.excess_over(cuts["by hand"]) <= MORE

@@ -17,7 +17,7 @@ from mgn.dialects import kernel
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import ZERO, Index, delinearised, lanes, linear
-from mgn.passes.kernels.product import Product
+from mgn.passes.kernels.product import Product, lying_input
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
 from mgn.passes.lower_kernels.core.long_totals import LongTotals
 from mgn.passes.lower_kernels.core.operand import Operand
@@ -164,7 +164,8 @@ class _Packed:
         """Asks for lines of the next tile's rows in a turn of the loop over a panel's steps."""
         product, sizes, code = self.product, self.sizes, self.code
         left = product.node.operands[0]
-        if self.left is None or not product.left_runs_along_depth:
+        source = lying_input(left)
+        if self.left is None or source is None or not product.left_runs_along_depth:
             return
         turns = LONGEST_VECTOR // STEPS_TOGETHER
         rows = ceil_div(sizes.rows, sizes.across)
@@ -174,7 +175,7 @@ class _Packed:
             own = (turn % turns * share + number).clamp(0, rows - 1)
             below = row + sizes.rows + panel * rows + own
             index = linear(product.left_index(self.batch, below, steps), left.shape)
-            code.prefetch(self.job.inputs[left.number], code.index(index), NEXT)
+            code.prefetch(self.job.inputs[source.number], code.index(index), NEXT)
 
     def _tile(
         self, panel: Index, tile: Index, row: Index, block: Index, steps: Index | int

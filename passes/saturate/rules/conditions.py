@@ -457,6 +457,7 @@ PREDICATES: dict[str, Predicate] = {
     "merges_rows": Predicate(
         "reshapes merge two axes of rows of a product, and part them again", layouts.merges_rows
     ),
+    "joins_rows": Predicate("one axis of two of rows of x, y has two or less", layouts.joins_rows),
     "turns_rows": Predicate(
         "a permutation moves rows, and axes that b broadcasts over", layouts.turns_rows
     ),

@@ -241,6 +241,13 @@ def merges_rows(a: Any, shape: Shape, result: Shape, b: Any) -> bool:
     return one and len(result) == len(given) and result[:-1] == given[:-1]
 
 
+def joins_rows(x: Any, shape: Shape, y: Any) -> bool:
+    """Whether a reshape makes one axis of two of rows, beside a value of two axes or less."""
+    given = shape_of(x)
+    joined = len(given) == 3 and len(shape) == 2 and given[-1] == shape[-1]
+    return joined and len(shape_of(y)) <= 2
+
+
 def turns_rows(perm: Shape, b: Any) -> bool:
     """Whether a permutation moves axes that a right operand broadcasts over, and rows."""
     shape = shape_of(b)

@@ -192,6 +192,22 @@ MOVEMENT: tuple[Rule, ...] = (
         "merges_rows(a, S, R, b)",
     ),
     Rule(
+        "matmul-of-joined-rows",
+        "matmul(reshape(a, shape=S), b, transpose_b=N)",
+        "reshape(matmul(a, b, transpose_b=N), shape=SHAPE)",
+        REASSOCIATES,
+        "rows of several axes, each of which meets the same columns",
+        "joins_rows(a, S, b)",
+    ),
+    Rule(
+        "sum-of-joined-rows",
+        "add(reshape(x, shape=S), y)",
+        "reshape(add(x, y), shape=SHAPE)",
+        EXACT,
+        "each row meets the same numbers",
+        "joins_rows(x, S, y)",
+    ),
+    Rule(
         "matmul-of-turned-rows",
         "matmul(transpose(a, perm=P), b, transpose_b=N)",
         "transpose(matmul(a, b, transpose_b=N), perm=P)",

@@ -91,6 +91,16 @@ CASES: dict[str, Case] = {
         "dots",
         {"tile_rows": 2, "tile_columns": 4},
     ),
+    "one of dot products with weights of another shape": (
+        lambda: fused_kernel(
+            "contraction",
+            [("f32", (2, 512)), ("f32", (64, 8, 64, 1))],
+            lambda e, x, w: e.matmul(x, e.reshape(w, [64, 512]), transpose_b=True),
+        ),
+        CPU,
+        "dots",
+        {"tile_rows": 2, "tile_columns": 4},
+    ),
     "attention": (lambda: _attention("f32"), H200, "tiles", {"tile_down": 4}),
     "attention on a matrix unit": (
         lambda: _attention("bf16", rows=2048, heads=32),

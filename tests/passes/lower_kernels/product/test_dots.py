@@ -1,11 +1,12 @@
 """Thin products on a CPU: left operands computed on the way, and rows that are short."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mgn.dialects.types import ELEMENT_TYPES
-from tests.passes.lower_kernels.test_differential import draw
+from tests.passes.lower_kernels.test_differential import assert_near, draw
 from tests.support.lower_fixture import CPU, Run, check_all, forms_of, fused_kernel, scheduled
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
@@ -61,5 +62,40 @@ def test_thin_products_with_computed_operands_are_right(cl_queue: Any) -> None: 
         x, gate, w, _ = (np.abs(array.astype(np.float64)) for array in run.arrays)
         terms = (x * gate).max() * w.max() * w.shape[-1]
         np.testing.assert_allclose(got[0], want[0], 0, 16 * EPSILON * terms, err_msg=run.what)
+
+    check_all(cl_queue, runs, near)
+
+
+RESHAPED = (
+    # rows, columns, steps, whether either operand is turned, shapes in which they lie
+    (3, 40, 96, False, True, (3, 2, 48), (40, 96, 1)),
+    (2, 37, 64, True, True, (8, 8, 2), (37, 4, 16)),
+    (150, 1, 48, False, True, (10, 15, 48), (6, 8)),
+    (130, 70, 300, False, True, (130, 300, 1, 1), (7, 10, 300)),
+    (130, 70, 300, False, False, (13, 10, 300), (300, 7, 10)),
+)
+
+
+def test_operands_that_lie_in_another_shape_are_read_as_they_lie(cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
+    for number, (rows, columns, steps, left, right, *shapes) in enumerate(RESHAPED):
+        whole = [(steps, rows) if left else (rows, steps)]
+        whole.append((columns, steps) if right else (steps, columns))
+
+        def build(e: Any, x: Any, w: Any, bias: Any, whole: Any = whole, turned: Any = None) -> Any:
+            x, w = e.reshape(x, whole[0]), e.reshape(w, whole[1])
+            return e.add(e.matmul(x, w, transpose_a=turned[0], transpose_b=turned[1]), bias)
+
+        types = [*(("f32", shape) for shape in shapes), ("f32", (columns,))]
+        kernel = fused_kernel("contraction", types, partial(build, turned=(left, right)))
+        arrays = [draw(*type, n) for n, type in enumerate(types)]
+        runs += forms_of(kernel, arrays, str(number))
+
+    def near(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+        rows, columns, steps, left, right, *_ = RESHAPED[int(run.what.split()[0])]
+        a = np.abs(run.arrays[0]).reshape((steps, rows) if left else (rows, steps))
+        b = np.abs(run.arrays[1]).reshape((columns, steps) if right else (steps, columns))
+        bound = steps * EPSILON * ((a.T if left else a) @ (b.T if right else b)) + EPSILON
+        assert_near(got[0], want[0], bound, run.what)
 
     check_all(cl_queue, runs, near)

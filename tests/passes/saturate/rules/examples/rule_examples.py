@@ -107,6 +107,25 @@ def _rows_of_several_axes(row: str, rng: random.Random, variables: list[str]) ->
     return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
 
 
+def _joined_rows(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Axes of rows made one or two; beside a matrix or a vector of all rows, or one of
+    each of two batches.
+    """
+    turned, width, columns = rng.random() < 0.5, rng.choice([3, 4]), rng.choice([3, 4])
+    given = rng.choice([(2, 3, width), (1, 3, width), (2, 2, 3, width), (2, 2, 3, width)])
+    rows = math.prod(given[:-1])
+    shape = rng.choice([(rows, width), (2, rows // 2, width)]) if rows % 2 == 0 else (rows, width)
+    end: Shape = (columns, width) if turned else (width, columns)
+    if row.removeprefix("wrong ").startswith("sum"):
+        end = rng.choice([(width,), (width,), (1, width), (2, 1, width), (rows, width)])
+    elif rng.random() < 0.4:
+        end = (2, *end)
+    shapes: dict[str, Shape] = {"a": given, "x": given, "b": end, "y": end}
+    element = "f32" if "a" in variables else rng.choice(["f32", "f16", "i32"])
+    types = [tensor(element, shapes[name]) for name in variables]
+    return Instance(types, {"S": shape, "N": turned})
+
+
 def _merged_axes(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """Some axes side by side merged to one, or cut in another place, and all of them moved."""
     shape = rng.choice([(2, 3, 4), (3, 2, 2, 2), (2, 1, 3, 2)])
@@ -297,6 +316,7 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "slice-of-pairs": attention.pairs,
     "matmul-of-merged-rows": _rows_of_several_axes,
     "matmul-of-turned-rows": _rows_of_several_axes,
+    "of-joined-rows": _joined_rows,
     "transpose-of-merged-axes": _merged_axes,
     "of-leading-axes": _leading_ones,
     "shares-before-product": _divided_product,
