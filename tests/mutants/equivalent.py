@@ -231,6 +231,12 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     ),
     (
         "number",
+        r", -0\.0 for 0\.0$",
+        lambda rule: rule.name.startswith("unrounded-"),
+        "a share of either zero adds nothing to a sum of products",
+    ),
+    (
+        "number",
         r"^right, (6\.8|3\.4028268)\d*e\+38 for 3\.4028234",
         lambda rule: "farthest(f)" in rule.when,
         "f32 has no such number, and the row does not act; in f64 it hides as well",

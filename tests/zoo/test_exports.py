@@ -7,12 +7,13 @@ import pytest
 
 from benchmarks.zoo.table import ENTRIES
 
-
 ON_A_GPU = "nvidia-h200"
 
 CASES = (
     *((name, "cpu", "f32") for name in ("mlp", "lenet", "vit", "smollm2", "qwen3", "resnet18")),
     *((name, ON_A_GPU, "f32") for name in ("gpt2", "vit")),
+    *((name, ON_A_GPU, "tf32") for name in ("bert", "smollm2")),
+    ("gpt2", ON_A_GPU, "bf16"),
 )
 
 

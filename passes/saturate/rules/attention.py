@@ -221,7 +221,11 @@ def _scale_of_queries(word: str, bias: bool) -> Rule:
 
 ROUNDED = {"tf32-": "round_tf32({})", "half-": "cast(cast({}, T=U), T=V)"}
 """How a run's precision rounds an operand of a product."""
-SHARES = {"shares": "softmax(s, axis=A)", "weights": "exp(s)"}
+SHARES = {
+    "shares": "softmax(s, axis=A)",
+    "shares-or-nothing": "where(m, 0.0, softmax(s, axis=A))",
+    "weights": "exp(s)",
+}
 """A product's operand that attention does not round, before or after it is divided by its sum."""
 SHARING = {
     "": "matmul({}, v, transpose_a=M, transpose_b=N)",

@@ -123,7 +123,8 @@ def _joined_rows(row: str, rng: random.Random, variables: list[str]) -> Instance
     shapes: dict[str, Shape] = {"a": given, "x": given, "b": end, "y": end}
     element = "f32" if "a" in variables else rng.choice(["f32", "f16", "i32"])
     types = [tensor(element, shapes[name]) for name in variables]
-    return Instance(types, {"S": shape, "N": turned})
+    attributes: dict[str, object] = {"S": shape, "N": turned}
+    return Instance(types, attributes)
 
 
 def _merged_axes(row: str, rng: random.Random, variables: list[str]) -> Instance:

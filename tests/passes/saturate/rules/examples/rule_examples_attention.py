@@ -231,12 +231,14 @@ def shares(row: str, rng: random.Random, variables: list[str]) -> Instance:
 
 
 def unrounded(row: str, rng: random.Random, variables: list[str]) -> Instance:
-    """Shares of square matrices, or of batches of two axes, rounded to half precision or to what
-    holds less.
+    """Shares of square matrices, or of batches of two axes, of which some may be nothing, rounded
+    to half precision or to what holds less.
     """
     merged = "merged" in row
+    scores: Shape = (2, 3, 3, 3) if merged else (2, 3, 3)
     types = {
-        "s": tensor("f32", (2, 3, 3, 3) if merged else (2, 3, 3)),
+        "s": tensor("f32", scores),
+        "m": tensor("bool", scores),
         "v": tensor("f32", (6, 3, 3) if merged else rng.choice([(2, 3, 3), (2, 3, 2), (3, 3)])),
     }
     attributes: dict[str, object] = {
