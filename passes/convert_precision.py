@@ -9,6 +9,9 @@ After:
     %3 = mgn.cast(%2) T = f32 : (tensor<8x2xbf16>) -> tensor<8x2xf32>
     %y = mgn.matmul(%1, %3) : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
 
+Numbers from 1/8 to 1 that scale queries or keys scale their scores: a product of two values of more
+than two axes is scaled behind it, in tf32 and bf16, and what is rounded is the unscaled value.
+
 A product of numbers so rounded is exact in f32, so that sums on matrix units differ by their order
 only. `tf32` rounds by `mgn.round_tf32`; `f32`, the default, rounds nothing. Composites made of
 products are expanded, but for attention, which stays whole: its queries, keys and values are
@@ -19,6 +22,7 @@ rounded, its weights stay in f32. The module's attribute `mgn.precision` says wh
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -26,7 +30,9 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.decompose import decomposition_of
+from mgn.dialects.mgn.fold import scalar_constant
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import PRECISION, graphs_of
 from mgn.dialects.types import ELEMENT_TYPES, element_of
@@ -52,6 +58,9 @@ PRECISIONS: dict[str, Rounding | None] = {
 }
 """What a run may ask for → how an operand of an f32 product is rounded; None for not at all."""
 
+FAR_REACHING = frozenset({"tf32", "bf16"})
+"""Precisions that hold numbers as large and as small as f32 does."""
+
 WHOLE = {"attention": 3}
 """Composites that are not expanded for the products in them, and how many operands those have."""
 
@@ -63,9 +72,14 @@ _ATTENTION_GRADIENT = {
 WHOLE_IN = {"bf16": _ATTENTION_GRADIENT, "tf32": _ATTENTION_GRADIENT}
 """The same where operands are rounded to a type."""
 
-PASSED = ("transpose", "reshape", "windows", "pad")
+PASSED = ("transpose", "reshape", "broadcast_to", "windows", "pad")
 """Movement that stays next to the product it belongs to: what it moves is rounded before. Padding
 is with zeros, which rounding leaves as they are.
+"""
+
+LEAST_SCALE = 1 / 8
+"""The least scale, of 1 at most, that is taken out of the operands of scores: products of two
+values of more than two axes. In range they stay, as attention's own scores do.
 """
 
 
@@ -139,6 +153,24 @@ class Roundings:
                 self.rounded[value] = self.new(value)
         return self.rounded[value]
 
+    def unscaled(self, value: SSAValue) -> tuple[SSAValue, float]:
+        """A value as products read it, but for a scale that is taken out of it, and that scale."""
+        owner = value.owner
+        if not isinstance(owner, TensorOp) or is_rounded(value, self.precision):
+            return self.of(value), 1.0
+        if owner.spec.name == "mul":
+            for factor, other in (owner.operands, owner.operands[::-1]):
+                scale = scalar_constant(other)
+                if scale is not None and LEAST_SCALE <= scale <= 1 and factor.type == value.type:
+                    return self.of(factor), float(scale)
+        if _is_passed(owner):
+            inner, scale = self.unscaled(owner.operands[0])
+            if scale != 1:
+                moved = _emitter_after(value).call(owner.spec.name, inner, **owner.values)
+                assert isinstance(moved, SSAValue)
+                return moved, scale
+        return self.of(value), 1.0
+
     def new(self, value: SSAValue) -> SSAValue:
         """A value, rounded right behind it."""
         return self.rounding(_emitter_after(value), value)
@@ -150,9 +182,31 @@ def _convert(block: Block, roundings: Roundings, whole: Mapping[str, int]) -> No
         if not isinstance(op, TensorOp):
             continue
         count = 2 if op.spec.kind is Kind.CONTRACTION else whole.get(op.spec.name, 0)
-        if count and element_of(op.operands[0].type).name == "f32":
+        if not count or element_of(op.operands[0].type).name != "f32":
+            continue
+        if _makes_scores(op) and roundings.precision in FAR_REACHING:
+            _scale_scores(op, roundings)
+        else:
             for number, operand in enumerate(op.operands[:count]):
                 op.operands[number] = roundings.of(operand)
+
+
+def _makes_scores(op: TensorOp) -> bool:
+    """Whether an operation is a product of two values of more than two axes."""
+    return op.spec.name == "matmul" and min(len(shape_of(item)) for item in op.operands) > 2
+
+
+def _scale_scores(op: TensorOp, roundings: Roundings) -> None:
+    """Rounds the operands of a product without their scales, and scales the product."""
+    found = [roundings.unscaled(operand) for operand in op.operands]
+    for number, (operand, _) in enumerate(found):
+        op.operands[number] = operand
+    scale = prod(number for _, number in found)
+    if scale != 1:
+        (result,) = op.results
+        b = _emitter_after(result)
+        scaled = b.mul(result, b.constant(scale, "f32"))
+        result.replace_uses_with_if(scaled, lambda use: use.operation is not scaled.owner)
 
 
 def is_rounded(value: SSAValue, precision: str) -> bool:

@@ -192,3 +192,72 @@ def test_a_value_of_the_type_is_not_rounded_again_and_one_of_another_type_is() -
         source = narrowed[0].operands[0].owner
         assert isinstance(source, TensorOp)
         assert element_of(source.operands[0].type).name == other
+
+
+SCORES = """
+graph g(q: f32[2, 3, 5, 8], k: f32[2, 3, 8, 7]) {
+  keys = transpose(reshape(k, [2, 3, 8, 7]) * 0.5946, [0, 1, 3, 2])
+  return s = matmul(q * 0.5, keys, transpose_b = true)
+}
+"""
+
+
+def operands_of_product(module: ModuleOp) -> list[str]:
+    """What the operands of the one product are computed by, but for movement and rounding."""
+    (graph,) = graphs_of(module)
+    (product,) = (
+        op for op in graph.block.ops if isinstance(op, TensorOp) and op.spec.name == "matmul"
+    )
+    found: list[str] = []
+    for value in product.operands:
+        while isinstance(value.owner, TensorOp) and value.owner.spec.name != "mul":
+            value = value.owner.operands[0]
+        found.append("mul" if isinstance(value.owner, TensorOp) else "input")
+    return found
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_scores_are_scaled_behind_their_product(precision: str) -> None:
+    module = lowered(SCORES)
+    ConvertPrecision(precision).apply(context(), module)
+    module.verify()
+    assert operands_of_product(module) == ["input", "input"]
+    assert names(module)[-1] == "mul"
+    (graph,) = graphs_of(module)
+    q, k = draw((2, 3, 5, 8), (2, 3, 8, 7))
+    (got,) = Interpreter({}).run(graph, {"q": q, "k": k}).values()
+    want = rounded(q, precision) @ rounded(k, precision) * (0.5 * float(np.float32(0.5946)))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "precision"),
+    [
+        ("0.5", "0.5", "f16"),  # without the scale, a number may be too large for the type
+        ("0.5", "0.05", "bf16"),
+        ("0.5", "-0.5", "bf16"),
+        ("0.5", "1.5", "bf16"),
+    ],
+)
+def test_other_scales_and_types_are_rounded_with_what_they_scale(
+    old: str, new: str, precision: str
+) -> None:
+    module = lowered(SCORES.replace(f"{old}946", f"{new}946").replace(f"* {old},", f"* {new},"))
+    ConvertPrecision(precision).apply(context(), module)
+    assert operands_of_product(module) == ["mul", "mul"]
+
+
+def test_products_with_a_matrix_keep_scaled_operands() -> None:
+    text = "graph g(x: f32[2, 5, 8], w: f32[8, 7]) { return y = (x * 0.5) @ (w * 0.5) }"
+    module = lowered(text)
+    ConvertPrecision("bf16").apply(context(), module)
+    assert operands_of_product(module) == ["mul", "mul"]
+
+
+def test_what_is_repeated_is_rounded_before() -> None:
+    text = """graph g(x: f32[2, 1, 5, 8], y: f32[2, 3, 8, 7]) {
+  return z = broadcast_to(x, [2, 3, 5, 8]) @ y
+}"""
+    module = lowered(text)
+    ConvertPrecision("tf32").apply(context(), module)
+    assert names(module) == ["round_tf32", "round_tf32", "broadcast_to", "matmul"]
