@@ -1,11 +1,13 @@
 """Models of torchvision and transformers under `torch.compile(…, backend="mgn")`, beside eager.
 
-`python -m benchmarks.torch_models [MODEL …] [--full] [--training] [--inductor] [--repeats 20]`
+`python -m benchmarks.torch_models [MODEL …] [--full] [--training] [--inductor] [--one-core]
+[--repeats 20]`
 
 In: which models, all by default, and their size. Out: a row for each model: how far results are
 from those in f64, and eager's; in training the same of all gradients; kernels; PyTorch's calls; the
 seconds of compilation; and the milliseconds of a call, the best of several, each beside the others.
-Needs torch, torchvision and transformers.
+`--one-core` keeps all to one core, and times what a call and the compilation take of the processor:
+others on the machine change that less. Needs torch, torchvision and transformers.
 """
 
 import argparse
@@ -19,10 +21,15 @@ import torch
 
 import mgn.torch  # noqa: F401
 from benchmarks.contests.torch_model_cases import MODELS, Case
+from benchmarks.one_core import Clock, on_one_core
 from mgn.torch import backend
 
 MOST, ROUNDINGS = 4.0, 1e-5
 """How many times as far as eager's a result may be from the exact one; or so far."""
+
+
+DROPPING = {"Dropout", "StochasticDepth"}
+"""The classes of layers that draw what they drop."""
 
 
 class Run(NamedTuple):
@@ -84,33 +91,39 @@ def distance(found: Run, exact: Run) -> float:
     return max(float((one - other).abs().max()) / size for one, other, size in pairs)
 
 
-def best(calls: Sequence[Callable[[], Any]], repeats: int) -> list[float]:
+def best(calls: Sequence[Callable[[], Any]], repeats: int, clock: Clock) -> list[float]:
     """The milliseconds of the best of several runs, one after the other in turn."""
     least = [float("inf")] * len(calls)
     for _ in range(repeats):
         for number, call in enumerate(calls):
-            start = time.perf_counter()
+            start = clock()
             call()
-            least[number] = min(least[number], 1e3 * (time.perf_counter() - start))
+            least[number] = min(least[number], 1e3 * (clock() - start))
     return least
 
 
-def measure(case: Case, is_training: bool, with_inductor: bool, repeats: int) -> Row:
-    """The figures of a model, whose dropout is off so that runs can be compared."""
+def measure(
+    case: Case,
+    is_training: bool,
+    with_inductor: bool,
+    repeats: int,
+    clock: Clock = time.perf_counter,
+) -> Row:
+    """The figures of a model, in which nothing is dropped so that runs can be compared."""
     torch._dynamo.reset()
     backend.built.clear()
     for layer in case.model.modules():
-        if isinstance(layer, torch.nn.Dropout):
+        if type(layer).__name__ in DROPPING:
             layer.p = 0.0
     case.model.train(is_training)
     exact = run((wide := doubled(case)).model, wide, is_training)
     own = Case(copy.deepcopy(case.model), case.inputs)
     eager = run(own.model, own, is_training)
     options = {} if is_training else {"freeze": True}
-    start = time.perf_counter()
+    start = clock()
     compiled = torch.compile(case.model, backend="mgn", options=options)
     found = run(compiled, case, is_training)
-    seconds = time.perf_counter() - start
+    seconds = clock() - start
     calls = [found.again, eager.again]
     if with_inductor:
         other = Case(copy.deepcopy(case.model), case.inputs)
@@ -124,7 +137,7 @@ def measure(case: Case, is_training: bool, with_inductor: bool, repeats: int) ->
         sum(len(part.executable.report.kernels) for part in parts),
         sum(len(made) for item in backend.built for made, _ in item.steps),
         seconds,
-        best(calls, repeats),
+        best(calls, repeats, clock),
     )
 
 
@@ -135,8 +148,10 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="published sizes")
     parser.add_argument("--training", action="store_true", help="forward and backward")
     parser.add_argument("--inductor", action="store_true", help="beside Inductor, too")
+    parser.add_argument("--one-core", action="store_true", help="processor time, on one core")
     parser.add_argument("--repeats", type=int, default=20)
     arguments = parser.parse_args()
+    clock = on_one_core() if arguments.one_core else time.perf_counter
     warnings.filterwarnings("ignore", message="Non-empty compiler output")
     times = ["mgn", "eager", *(["inductor"] if arguments.inductor else [])]
     head = ["model", "error", "eager's", "kernels", "calls", "compiled in s", *times]
@@ -144,7 +159,7 @@ def main() -> None:
     for name in arguments.models or MODELS:
         torch.manual_seed(0)
         case = MODELS[name](not arguments.full)
-        row = measure(case, arguments.training, arguments.inductor, arguments.repeats)
+        row = measure(case, arguments.training, arguments.inductor, arguments.repeats, clock)
         figures = [f"{row.error:.1e}", f"{row.eager_error:.1e}", str(row.kernels), str(row.calls)]
         figures += [f"{row.compile_seconds:.1f}", *(f"{item:.2f}" for item in row.milliseconds)]
         print(f"| {name} | {' | '.join(figures)} |", flush=True)

@@ -26,7 +26,7 @@ def _vision(name: str, side: int, **options: Any) -> Case:
     import torchvision
 
     model = getattr(torchvision.models, name)(weights=None, **options)
-    return Case(model, {"x": _images(side)})
+    return Case(model, {"x": _images(side, 2 if side < 100 else 1)})
 
 
 def _vit(small: bool) -> Case:

@@ -19,12 +19,18 @@ BOOL, I32 = ELEMENT_TYPES["bool"], ELEMENT_TYPES["i32"]
 
 Axes = int | Sequence[int] | None
 
+NO_ELEMENT_OF_NONE = {"max_reduce", "min_reduce", "argmax", "argmin"}
+
 
 def reduced(
     b: Emitter, name: str, x: SSAValue, axes: Axes, keepdim: bool, **options: Any
 ) -> SSAValue:
-    """A reduction over axes; a scalar has none, and stays as it is."""
+    """A reduction over axes; a scalar has none, and stays as it is. Unsupported where it asks for
+    the largest of no elements, of which PyTorch says what is wrong.
+    """
     rank = len(shape_of(x))
+    if name in NO_ELEMENT_OF_NONE and not prod(shape_of(x)[axis] for axis in axes_of(axes, rank)):
+        raise Unsupported(f"{name} of no elements")
     if not rank:
         return b.reshape(b.call(name, b.reshape(x, (1,)), axis=(0,), **options), ())
     return b.call(name, x, axis=axes_of(axes, rank), keepdims=keepdim, **options)
@@ -84,7 +90,9 @@ def extreme_place(
 def anything(
     b: Emitter, call: Call, x: SSAValue, dim: Axes = None, keepdim: bool = False
 ) -> SSAValue:
-    """Whether an element, or every element, differs from 0."""
+    """Whether an element, or every element, differs from 0; of none, that none and that all do."""
+    if not prod(shape_of(x)[axis] for axis in axes_of(dim, len(shape_of(x)))):
+        return b.full(call.shape, ".all" in call.name, T=BOOL)
     name = "max_reduce" if ".any" in call.name else "min_reduce"
     return _of_truths(b, name, truth(b, x), dim, keepdim)
 
@@ -100,9 +108,9 @@ def variance(
     if less == 0:
         return found
     if count <= less:
-        return b.full(
-            shape_of(found), float("nan") if count == less else float("inf"), T=element_type_of(x)
-        )
+        if not count:
+            return b.full(shape_of(found), float("nan"), T=element_type_of(x))
+        return b.where(b.gt(found, 0.0), float("inf"), float("nan"))
     return b.mul(found, count / (count - less))
 
 

@@ -61,9 +61,30 @@ def compile_graph(
     each size that comes.
     """
     chosen = options_of(mode, options)
-    if any(map(_is_dynamic, example_inputs)):
+    is_dynamic = any(map(_is_dynamic, example_inputs))
+    reason = _foreign(graph, example_inputs, is_dynamic)
+    if reason is not None:
+        warnings.warn(f"PyTorch runs a graph that has {reason}", MgnWarning, stacklevel=2)
+        return graph
+    if is_dynamic:
         return BySize(graph, chosen)
     return _compiled(graph, example_inputs, chosen)
+
+
+def _foreign(graph: Any, inputs: Sequence[Any], is_dynamic: bool) -> str | None:
+    """What a graph has that AOT autograd does not trace: a tensor that is given other memory, or of
+    a class of its own, unless it is made of plain ones of fixed sizes; None where it has none.
+    """
+    torch = library()
+    if any(str(node.target) == "aten.shallow_copy_data_" for node in graph.graph.nodes):
+        return "a tensor whose `.data` is set"
+    is_wrapper = library("torch.utils._python_dispatch").is_traceable_wrapper_subclass
+    plain = (torch.Tensor, torch.nn.Parameter, library("torch._subclasses").FakeTensor)
+    for item in inputs:
+        is_foreign = isinstance(item, torch.Tensor) and type(item) not in plain
+        if is_foreign and (is_dynamic or not is_wrapper(item)):
+            return f"a tensor of class {type(item).__name__}"
+    return None
 
 
 def _is_dynamic(value: Any) -> bool:
@@ -89,10 +110,13 @@ def _compiled(graph: Any, inputs: Sequence[Any], options: Options) -> Callable[.
 
 def _running(role: str, options: Options, graph: Any, inputs: Sequence[Any]) -> Any:
     frozen: Sequence[int] = ()
+    seen = 0
     context = library("torch._guards").TracingContext.try_get()
-    if options.freeze and role == "inference" and context and context.fw_metadata:
-        frozen = context.fw_metadata.static_input_indices
-    running = Running(f"{role}_{next(_numbers)}", graph, options, frozen)
+    if role != "backward" and context and context.fw_metadata:
+        seen = context.fw_metadata.num_forward_returns
+        if options.freeze and role == "inference":
+            frozen = context.fw_metadata.static_input_indices
+    running = Running(f"{role}_{next(_numbers)}", graph, options, frozen, seen)
     built.append(running)
     return library("functorch.compile").make_boxed_func(running)
 
@@ -144,7 +168,10 @@ class BySize:
         for node in graph.graph.nodes:
             node.meta.pop("example_value", None)
         graph.recompile()
-        fake = library("torch._subclasses").FakeTensorMode(allow_non_fake_inputs=True)
+        shapes = library("torch.fx.experimental.symbolic_shapes").ShapeEnv()
+        fake = library("torch._subclasses").FakeTensorMode(
+            allow_non_fake_inputs=True, shape_env=shapes, static_shapes=True
+        )
         inputs = [fake.from_tensor(item) for item in arguments if isinstance(item, torch.Tensor)]
         return _compiled(graph, inputs, self.options)
 

@@ -6,7 +6,7 @@ needs no later call.
 """
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,9 +84,11 @@ class Cut:
     refused: Sequence[Refused]
 
 
-def cut(nodes: Sequence[Any], everything: str | None = None) -> Cut:
-    """The steps of a graph. With `everything`, a reason, PyTorch makes all calls."""
-    refused = _refused(nodes, everything)
+def cut(nodes: Sequence[Any], everything: str | None = None, views: Collection[Any] = ()) -> Cut:
+    """The steps of a graph. With `everything`, a reason, PyTorch makes all calls; `views` are calls
+    that it makes in any case.
+    """
+    refused = _refused(nodes, everything, views)
     levels: dict[Any, int] = {}
     drawn = 0
     steps: list[Step] = []
@@ -128,13 +130,15 @@ def overlaps(value: Any) -> bool:
     return False
 
 
-def _refused(nodes: Sequence[Any], everything: str | None) -> dict[Any, Refused]:
+def _refused(
+    nodes: Sequence[Any], everything: str | None, views: Collection[Any]
+) -> dict[Any, Refused]:
     """The nodes that PyTorch computes; without a reason those that are its by nature."""
     found: dict[Any, Refused] = {}
     for node in nodes:
         if node.op != "call_function":
             continue
-        if node.target is operator.getitem and node.args[0] in found:
+        if node in views or (node.target is operator.getitem and node.args[0] in found):
             found[node] = Refused(node, "")
         elif everything is not None:
             found[node] = Refused(node, everything)

@@ -7,7 +7,6 @@ needs, the kernels read and write that order: nothing is copied.
 """
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from mgn.frontend.torch.graph import Source, import_graph
 from mgn.frontend.torch.library import library
 from mgn.modules.module import Module
 from mgn.torch.cutting import Step
+from mgn.torch.lying import dense_order, numbers, plain_strides
 from mgn.torch.options import Options
 
 
@@ -36,7 +36,7 @@ class Part:
         sources = {
             item.name: Source(parameter=item.name)
             if item.name in self._frozen
-            else Source(input=item.name, order=_order_of(item.meta["val"]))
+            else Source(input=item.name, order=dense_order(item.meta["val"]))
             for item in self.needed
         }
         self._orders = {name: source.order for name, source in sources.items()}
@@ -86,10 +86,10 @@ class _Lie(NamedTuple):
     @staticmethod
     def of(like: Any) -> "_Lie | None":
         """That of a tensor; None where it lies as an array does."""
-        sizes, strides = _numbers(like)
-        if strides == _plain(sizes) or like.numel() < 2:
+        sizes, strides = numbers(like)
+        if strides == plain_strides(sizes) or like.numel() < 2:
             return None
-        return _Lie(sizes, strides, _order_of(like))
+        return _Lie(sizes, strides, dense_order(like))
 
     def tensor(self, array: np.ndarray) -> Any:
         """An array as a tensor that lies so, and is no view of another: in its own memory where it
@@ -105,25 +105,3 @@ class _Lie(NamedTuple):
                 once = once.narrow(axis, 0, 1)
         laid = library().empty_strided(tuple(once.shape), self.strides, dtype=tensor.dtype)
         return laid.copy_(once).expand(tensor.shape)
-
-
-def _numbers(like: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The sizes and strides of a tensor."""
-    return tuple(map(int, like.shape)), tuple(map(int, like.stride()))
-
-
-def _plain(sizes: Sequence[int]) -> tuple[int, ...]:
-    """The strides of an array of these sizes."""
-    return tuple(prod(max(size, 1) for size in sizes[axis + 1 :]) for axis in range(len(sizes)))
-
-
-def _order_of(like: Any) -> tuple[int, ...] | None:
-    """The axes of a tensor as they lie in memory, the outermost first; None where that is their
-    own order, or where elements lie apart or in one place.
-    """
-    sizes, strides = _numbers(like)
-    order = tuple(sorted(range(len(sizes)), key=lambda axis: (-strides[axis], axis)))
-    lying = [sizes[axis] for axis in order]
-    found = zip(lying, (strides[axis] for axis in order), _plain(lying), strict=True)
-    dense = all(size == 1 or step == plain for size, step, plain in found)
-    return order if dense and order != tuple(range(len(sizes))) and like.numel() > 1 else None

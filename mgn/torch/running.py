@@ -6,7 +6,7 @@ arguments and gives its results. What PyTorch computes is said once, by name, wi
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from mgn.diagnostics import MgnWarning
 from mgn.frontend.torch.graph import is_tensor, place_of
@@ -14,6 +14,8 @@ from mgn.frontend.torch.library import library
 from mgn.torch.cutting import Cut, Refused, cut
 from mgn.torch.options import Options
 from mgn.torch.parts import Part
+from mgn.torch.strided import without_strides
+from mgn.torch.views import views_at_end
 
 MOST_NAMED = 12
 """Operators that one warning names."""
@@ -23,21 +25,28 @@ warned: set[str] = set()
 
 
 class Running:
-    """Runs a graph. `frozen` are the numbers of its arguments that are parameters to be kept."""
+    """Runs a graph. `frozen` are the numbers of its arguments that are parameters to be kept;
+    `seen` is how many of its results, the first, a caller may write to.
+    """
 
     def __init__(
-        self, name: str, module: Any, options: Options, frozen: Sequence[int] = ()
+        self,
+        name: str,
+        module: Any,
+        options: Options,
+        frozen: Sequence[int] = (),
+        seen: int = 0,
     ) -> None:
+        without_strides(module.graph)
+        views = views_at_end(module.graph, seen)
         self.nodes = list(module.graph.nodes)
-        for node in self.nodes:
-            _plain_view(node)
         self.placeholders = [node for node in self.nodes if node.op == "placeholder"]
         self.constants = {
             node: getattr(module, node.target) for node in self.nodes if node.op == "get_attr"
         }
         for node, value in self.constants.items():
             node.meta.setdefault("val", value)
-        found = cut(self.nodes, _elsewhere(self.placeholders))
+        found = cut(self.nodes, _elsewhere(self.placeholders), views)
         warn_of(found)
         self.results = [(_is_node(item), item) for item in self.nodes[-1].args[0]]
         kept = [self.placeholders[number] for number in frozen]
@@ -86,20 +95,6 @@ class Running:
         return drops
 
 
-def _plain_view(node: Any) -> None:
-    """Makes an alias of a view by strides that sees all elements where they were."""
-    if str(node.target) != "aten.as_strided.default" or not is_tensor(node.meta.get("val")):
-        return
-    seen, whole = node.meta["val"], node.args[0].meta["val"]
-    lines = zip(seen.shape, seen.stride(), whole.shape, whole.stride(), strict=False)
-    if (
-        len(seen.shape) == len(whole.shape)
-        and seen.storage_offset() == whole.storage_offset()
-        and all(n == m and (n < 2 or step == own) for n, step, m, own in lines)
-    ):
-        node.target, node.args = library().ops.aten.alias.default, (node.args[0],)
-
-
 def _elsewhere(placeholders: Sequence[Any]) -> str | None:
     """Why PyTorch computes all of a graph: its tensors are not on the CPU."""
     for node in placeholders:
@@ -111,11 +106,7 @@ def _elsewhere(placeholders: Sequence[Any]) -> str | None:
 
 def _plain(value: Any, values: Mapping[Any, Any]) -> Any:
     """Arguments with the values of nodes in their places."""
-    if isinstance(value, list | tuple):
-        return [_plain(item, values) for item in cast("Sequence[Any]", value)]
-    if isinstance(value, dict):
-        return {name: _plain(item, values) for name, item in cast("dict[str, Any]", value).items()}
-    return values[value] if _is_node(value) else value
+    return library("torch.fx.node").map_arg(value, values.__getitem__)
 
 
 def _is_node(value: Any) -> bool:
