@@ -169,7 +169,7 @@ class Parameters(MutableMapping[str, np.ndarray]):
     def save(self, path: str | Path) -> None:
         """Writes all to a .safetensors file."""
         check_arguments("save_params", path=path)
-        save_params(path, dict(self))
+        save_params(path, self)
 
     @property
     def _unset(self) -> set[str]:

@@ -1,12 +1,13 @@
 """Files of safetensors: a header of JSON that says where each array lies, and their bytes.
 
 In: the content of a file, as bytes or mapped into memory. Out: its arrays by name, none of which is
-read; or a WeightsError. A header is believed only where all that it says fits the file.
+read; or a WeightsError. A header is believed only where all that it says fits the file. And the
+other way: arrays in, the pieces of a file out, one array after another.
 """
 
 import json
 import mmap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
 from typing import Any, cast
@@ -39,6 +40,14 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 }
 """Dtypes by the names in a header; an array of any other is kept as plain bytes."""
 
+_WRITTEN: dict[np.dtype[Any], str] = {
+    **{np.dtype(f"uint{bits}"): f"U{bits}" for bits in (8, 16, 32, 64)},
+    **{np.dtype(f"int{bits}"): f"I{bits}" for bits in (8, 16, 32, 64)},
+    **{dtype: name for name, dtype in _DTYPES.items()},
+    np.dtype(np.complex64): "C64",
+}
+"""The names of dtypes in a header; some that mgn does not read are written, too."""
+
 Content = bytes | mmap.mmap
 
 
@@ -46,6 +55,48 @@ def mapped(path: Path) -> Content:
     """The content of a file, which is read where it is looked at."""
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    """Whether an array is a part of a file that is mapped to be read alone."""
+    held: Any = array
+    while held is not None and not array.flags.writeable:
+        if isinstance(held, mmap.mmap):
+            return memoryview(held).readonly
+        held = held.obj if isinstance(held, memoryview) else getattr(held, "base", None)
+    return False
+
+
+def safetensors_pieces(arrays: Mapping[str, np.ndarray]) -> Iterator[Any]:
+    """The content of a file of these arrays, piece by piece: each array is looked at twice, for the
+    header and for its bytes. WeightsError where one is of a type that such files do not have.
+    """
+    sizes: dict[str, int] = {}
+    header: dict[str, Any] = {}
+    for name, array in arrays.items():
+        dtype = array.dtype.newbyteorder("<")
+        if dtype not in _WRITTEN:
+            raise WeightsError(f"{shown(name)} is of {dtype}, which is not written")
+        sizes[name] = array.nbytes
+        header[name] = {"dtype": _WRITTEN[dtype], "shape": list(array.shape), "at": dtype.itemsize}
+    order = sorted(header, key=lambda name: (-header[name].pop("at"), name))
+    reached = 0
+    for name in order:
+        header[name]["data_offsets"] = [reached, reached + sizes[name]]
+        reached += sizes[name]
+    try:
+        text = json.dumps({name: header[name] for name in order}, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise WeightsError("a name of an array is no text of Unicode") from None
+    text += b" " * (-len(text) % _LENGTH_OF_HEADER)
+    if len(text) > MOST_HEADER:
+        raise WeightsError(f"a header of {len(text)} bytes, of {MOST_HEADER} that the format has")
+    yield len(text).to_bytes(_LENGTH_OF_HEADER, "little") + text
+    for name in order:
+        array = np.ascontiguousarray(arrays[name])
+        if array.dtype.newbyteorder("<") != array.dtype:
+            array = array.astype(array.dtype.newbyteorder("<"))
+        yield array.reshape(-1).view(np.uint8).data
 
 
 def safetensors_entries(data: Content, path: Path) -> dict[str, StoredArray]:

@@ -17,7 +17,12 @@ import numpy as np
 
 from mgn.runtime.errors import WeightsError
 from mgn.runtime.host_arrays import DTYPES, shown
-from mgn.runtime.safetensors_file import METADATA, mapped, safetensors_entries
+from mgn.runtime.safetensors_file import (
+    METADATA,
+    mapped,
+    safetensors_entries,
+    safetensors_pieces,
+)
 from mgn.runtime.stored_arrays import StoredArray, check_shape, clipped, plain_bools
 from mgn.runtime.whole_files import as_path, write_file
 
@@ -91,23 +96,18 @@ def file_path(path: str | Path) -> Path:
 def save_params(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays to a .safetensors file, in one step. WeightsError where that fails, where the
     name is one that is not read as such a file, or where an array has the name of the file's notes.
+    One array is looked at at a time, each twice.
     What is there and is no file takes any name.
     """
-    from safetensors.numpy import save
-
     path = file_path(path)
     if path.suffix.lower() != ".safetensors" and not is_special(path):
         raise WeightsError(f"{path}: parameters are written to a name that ends in .safetensors")
     if METADATA in arrays:
         raise WeightsError(f"{path}: an array is named '{METADATA}', where the format holds notes")
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    shaped = {name: array.reshape(arrays[name].shape) for name, array in contiguous.items()}
     try:
-        data = save(shaped)
-    except Exception as error:
+        write_file(path, safetensors_pieces(arrays))
+    except WeightsError as error:
         raise WeightsError(f"{path}: {error}") from None
-    try:
-        write_file(path, data)
     except OSError as error:
         raise WeightsError(f"cannot write {path}: {error.strerror or error}") from None
 

@@ -1,6 +1,6 @@
 """`python -m benchmarks.zoo [names] [--small] [--dim NAME=N] [--one-core] [--device D]
-[--precision P] [--against A,B] [--json FILE]`: the models of `examples/models/` beside those of
-torchvision, transformers and diffusers.
+[--precision P] [--against A,B] [--beside N] [--json FILE]`: the models of `examples/models/` beside
+those of torchvision, transformers and diffusers.
 
 In: names of models; without any, all. Sizes are those of their files, but for what `--dim` gives:
 fewer layers, say, of a model that memory does not hold. Out: a row for each graph that is timed;
@@ -10,6 +10,7 @@ has
 - the largest error against the peer, and how many launches a run has;
 - mebibytes on the device, and those of the weights among them;
 - seconds of compilation, for which the driver may have the kernels already;
+- the most mebibytes of memory that the process has had so far, with pages of mapped files;
 - milliseconds of mgn, PyTorch (`torch`), `torch.compile` (`inductor`) and, on a CPU, ONNX Runtime
   (`onnxruntime`).
 
@@ -21,6 +22,7 @@ the peers.
 
 import argparse
 import os
+import resource
 import sys
 import time
 import warnings
@@ -35,13 +37,14 @@ from benchmarks.table import Table, keep
 from benchmarks.zoo.contestants import CONTESTANTS, contestants_of
 from benchmarks.zoo.entry import Entry
 from benchmarks.zoo.table import ENTRIES
-from benchmarks.zoo.trial import TOLERANCES, Trial, tried
+from benchmarks.zoo.trial import MOST_BESIDE, TOLERANCES, Trial, tried
 from mgn.bench.timing import interleaved_medians
 from mgn.commands.options.arguments import parse_dimensions
 from mgn.commands.options.errors import UsageError
 from mgn.executable import Executable
 
 MEBI = 1 << 20
+SELF = resource.RUSAGE_SELF
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,6 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="auto", help="as in mgn-run")
     parser.add_argument("--precision", default="f32", choices=TOLERANCES, help="as in mgn-run")
     parser.add_argument("--against", default=",".join(CONTESTANTS), help="none, or some of these")
+    parser.add_argument(
+        "--beside",
+        type=int,
+        default=MOST_BESIDE,
+        help="a peer of more parameters is given up before mgn begins, which holds each once",
+    )
     parser.add_argument("--json", type=Path, help="write the rows to this file as well")
     options = parser.parse_args(arguments)
     unknown = sorted({*options.names} - {*known})
@@ -73,7 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.names and entry.name not in options.names:
             continue
         entry = _resized(entry, dims)
-        trial = tried(entry, options.small, options.device, options.precision)
+        choices = options.device, options.precision, options.beside
+        trial = tried(entry, options.small, *choices, clock)
         worst = max(worst, trial.error)
         for row, remarks in rows_of(entry, trial, against, clock):
             table.print(row)
@@ -101,13 +111,16 @@ def rows_of(
         row: dict[str, Any] = {"model": f"{entry.name}.{graph}" if len(graphs) > 1 else entry.name}
         errors = [value for name, value in trial.errors.items() if name.split(".")[0] == graph]
         row["error"] = max(errors)
-        row |= figures_of(executable)
+        row |= figures_of(executable) | {"peak MiB": resource.getrusage(SELF).ru_maxrss / 1024}
         calls, remarks = contestants_of(entry, graph, trial, against)
         calls = {"mgn": in_a_row(executable), **calls}
         timed = calls
         if not trial.on_gpu:
             timed = {name: timed_by(clock, call) for name, call in calls.items()}
         seconds = interleaved_medians(timed)
+        if trial.peer_seconds is not None and graph == entry.call.graph:
+            seconds["torch"] = trial.peer_seconds
+            remarks.append("torch: its first call, before mgn began")
         row |= {f"{name} ms": value * 1e3 for name, value in seconds.items()}
         found.append((row, remarks))
     return found

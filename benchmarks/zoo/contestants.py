@@ -40,6 +40,8 @@ def contestants_of(
     """The contestants of a graph that are installed, and remarks on those that failed."""
     calls: dict[str, Timed] = {}
     remarks: list[str] = []
+    if trial.peer is None:
+        return calls, remarks
     for name in against:
         package, make = CONTESTANTS[name]
         if importlib.util.find_spec(package) is None:

@@ -1,13 +1,15 @@
 """A model of the zoo compiled, given its peer's weights, and compared with it.
 
-In: an `Entry`. Out: `Trial`, with the largest relative error of all results. The peer's
-`state_dict` is written as safetensors and loaded unchanged. What the peer computes is in f64, or in
-f32 where it is large.
+In: an `Entry`. Out: `Trial`, with the largest relative error of all results. The peer computes
+first. Its `state_dict` is written as safetensors and loaded unchanged. What it computes is in f64,
+or in f32 where it is large. A peer that is larger yet is given up before the model is compiled, so
+that memory holds one of them at a time.
 """
 
 import copy
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from typing import Any
 import numpy as np
 
 import mgn
-from benchmarks.zoo.entry import Entry
+from benchmarks.one_core import Clock
+from benchmarks.zoo.entry import Call, Entry
+from mgn.runtime.weights import save_params
 
 TOLERANCE = 2e-5
 """Largest accepted error of a result relative to its largest magnitude, in f32."""
@@ -26,19 +30,27 @@ TOLERANCES = {"f32": TOLERANCE, "tf32": 5e-3, "bf16": 5e-2, "bf16-stored": 5e-2,
 MOST_WIDE = 200_000_000
 """Parameters of a peer that still computes in f64; a larger one would take gigabytes more."""
 
+MOST_BESIDE = 700_000_000
+"""Parameters of a peer that memory holds beside the model."""
+
 STEPS = 6
 """Tokens that a decoder writes."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A compiled model and its peer, with the errors of its results by graph and name."""
+    """A compiled model and its peer, with the errors of its results by graph and name. `names` are
+    the peer's arrays. Where the peer was given up, `peer` is None, and `peer_seconds` is what its
+    call took.
+    """
 
     entry: Entry
     sizes: Mapping[str, int]
     program: mgn.Program
     peer: Any
     errors: Mapping[str, float]
+    names: tuple[str, ...]
+    peer_seconds: float | None = None
 
     @property
     def on_gpu(self) -> bool:
@@ -58,26 +70,74 @@ class Trial:
     @property
     def unknown(self) -> list[str]:
         """Arrays of the peer that the model should have read."""
-        names = [name for name in self.peer.state_dict() if name not in self.program.params]
+        names = [name for name in self.names if name not in self.program.params]
         return [name for name in names if not name.endswith(self.entry.unread)]
 
 
-def tried(entry: Entry, small: bool, device: str = "auto", precision: str = "f32") -> Trial:
-    """The trial of an entry; the peer's weights are those of a fixed seed."""
+@dataclass
+class Wanted:
+    """What a peer computes: the results of its calls, and the text that it writes."""
+
+    calls: list[tuple[Call, Mapping[str, np.ndarray], dict[str, np.ndarray]]]
+    prompt: dict[str, np.ndarray]
+    written: list[tuple[np.ndarray, np.ndarray]]
+    """Each token that is read after the prompt, and the logits that follow."""
+    seconds: float
+    """What the first call took."""
+
+
+def tried(
+    entry: Entry,
+    small: bool,
+    device: str = "auto",
+    precision: str = "f32",
+    most_beside: int = MOST_BESIDE,
+    clock: Clock = time.perf_counter,
+) -> Trial:
+    """The trial of an entry; the peer's weights are those of a fixed seed. A peer of more than
+    `most_beside` parameters is given up, and no parameter is held in several layouts.
+    """
     import torch
 
     torch.manual_seed(0)
     sizes = entry.sizes(small)
     peer = roughened(entry.module(sizes)).eval()
-    program = mgn.compile(
-        mgn.parse_file(entry.path), entry.graphs, dims=sizes, device=device, precision=precision
-    )
+    count = sum(value.numel() for value in peer.parameters())
+    names = tuple(peer.state_dict())
+    wanted = wanted_of(entry, peer, sizes, count <= MOST_WIDE, clock)
+    is_beside = count <= most_beside
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "peer.safetensors"
-        save_state(peer, path)
+        save_params(path, State(peer))
+        if not is_beside:
+            peer = None
+        program = mgn.compile(
+            mgn.parse_file(entry.path),
+            entry.graphs,
+            dims=sizes,
+            device=device,
+            precision=precision,
+            prepare=is_beside,
+        )
         program.load_params(path)
-    errors = compared(entry, program, peer, sizes)
-    return Trial(entry, sizes, program, peer, errors)
+        errors = compared(entry, program, wanted)
+    return Trial(entry, sizes, program, peer, errors, names, None if is_beside else wanted.seconds)
+
+
+class State(Mapping[str, np.ndarray]):
+    """A module's state_dict as arrays in its own memory."""
+
+    def __init__(self, module: Any) -> None:
+        self._state = module.state_dict()
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._state[name].detach().cpu().numpy()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state)
+
+    def __len__(self) -> int:
+        return len(self._state)
 
 
 def roughened(module: Any) -> Any:
@@ -93,60 +153,69 @@ def roughened(module: Any) -> Any:
     return module
 
 
-def save_state(module: Any, path: Path) -> None:
-    """Writes a module's state_dict as it is."""
-    from safetensors.numpy import save_file
-
-    state = {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
-    save_file({name: np.ascontiguousarray(value) for name, value in state.items()}, path)
-
-
-def compared(
-    entry: Entry, program: mgn.Program, peer: Any, sizes: Mapping[str, int]
-) -> dict[str, float]:
-    """The errors by graph and result."""
+def wanted_of(
+    entry: Entry, peer: Any, sizes: Mapping[str, int], wide: bool, clock: Clock
+) -> Wanted:
+    """What a peer computes, in f64 where that is asked for; each token that it writes is the most
+    likely one.
+    """
     import torch
 
     generator = np.random.default_rng(0)
-    numbers = sum(value.numel() for value in peer.parameters())
-    wide = numbers <= MOST_WIDE
     reference = copy.deepcopy(peer).double() if wide else peer
-    errors: dict[str, float] = {}
+    wanted = Wanted([], {}, [], 0.0)
+    decoder = entry.decoder
     with torch.inference_mode():
-        for call in (entry.call, *([] if entry.decoder is None else [entry.decoder.first])):
+        for call in (entry.call, *([] if decoder is None else [decoder.first])):
             inputs = call.inputs(sizes, generator)
-            found = program[call.graph](**inputs)
-            for name, wanted in call.peer(reference, tensors_of(inputs, wide)).items():
-                errors[f"{call.graph}.{name}"] = relative_error(found[name], wanted.numpy())
-        if entry.decoder is not None:
-            errors["decode.logits"] = decoding_error(entry, program, reference, sizes)
+            start = clock()
+            found = call.peer(reference, tensors_of(inputs, wide))
+            wanted.seconds = wanted.seconds or clock() - start
+            results = {name: value.numpy().copy() for name, value in found.items()}
+            wanted.calls.append((call, inputs, results))
+        if decoder is not None:
+            inputs = decoder.first.inputs(sizes, np.random.default_rng(1))
+            wanted.prompt.update(inputs)
+            first = decoder.first.peer(reference, tensors_of(inputs, wide))
+            tokens = inputs.get("tokens", np.zeros((1, 0), np.int32))
+            token = np.full(1, decoder.start, np.int32)
+            if "logits" in first:
+                token = np.argmax(first["logits"].numpy(), -1).astype(np.int32)
+            for _ in range(STEPS):
+                tokens = np.concatenate([tokens, token[:, None]], axis=1)
+                given = tensors_of({**inputs, "tokens": tokens}, wide)
+                logits = decoder.logits(reference, given).numpy().copy()
+                wanted.written.append((token, logits))
+                token = np.argmax(logits, -1).astype(np.int32)
+    return wanted
+
+
+def compared(entry: Entry, program: mgn.Program, wanted: Wanted) -> dict[str, float]:
+    """The errors by graph and result."""
+    errors: dict[str, float] = {}
+    for call, inputs, results in wanted.calls:
+        found = program[call.graph](**inputs)
+        for name, value in results.items():
+            errors[f"{call.graph}.{name}"] = relative_error(found[name], value)
+    if entry.decoder is not None:
+        errors["decode.logits"] = decoding_error(entry, program, wanted)
     return errors
 
 
-def decoding_error(
-    entry: Entry, program: mgn.Program, reference: Any, sizes: Mapping[str, int]
-) -> float:
+def decoding_error(entry: Entry, program: mgn.Program, wanted: Wanted) -> float:
     """The largest error of the logits while a text is written greedily; infinity where another
     token follows than when everything is computed anew.
     """
     assert entry.decoder is not None
-    decoder = entry.decoder
-    wide = next(reference.parameters()).dtype.itemsize == 8
-    inputs = decoder.first.inputs(sizes, np.random.default_rng(1))
     program.reset()
-    found = program[decoder.first.graph](**inputs)
-    tokens = inputs.get("tokens", np.zeros((1, 0), np.int32))
-    token = np.full(1, decoder.start, np.int32)
-    if "logits" in found:
-        token = np.argmax(found["logits"], -1).astype(np.int32)
-    worst = 0.0
-    for _ in range(STEPS):
-        tokens = np.concatenate([tokens, token[:, None]], axis=1)
+    found = program[entry.decoder.first.graph](**wanted.prompt)
+    token, worst = wanted.written[0][0], 0.0
+    if "logits" in found and not np.array_equal(token, np.argmax(found["logits"], -1)):
+        return np.inf
+    for token, expected in wanted.written:
         logits = program["decode"](token=token)["logits"]
-        wanted = decoder.logits(reference, tensors_of({**inputs, "tokens": tokens}, wide)).numpy()
-        token = np.argmax(logits, -1).astype(np.int32)
-        same = np.array_equal(token, np.argmax(wanted, -1))
-        worst = max(worst, relative_error(logits, wanted) if same else np.inf)
+        same = np.array_equal(np.argmax(logits, -1), np.argmax(expected, -1))
+        worst = max(worst, relative_error(logits, expected) if same else np.inf)
     return worst
 
 

@@ -86,13 +86,10 @@ class HostPlaces:
         self, queue: Any, arrays: Mapping[int, np.ndarray], buffers: Sequence[Any]
     ) -> Iterator[None]:
         """Has launches take arrays in the place of buffers, until all that was begun is done."""
-        cl = opencl()
         made: list[Any] = []
         try:
             for number, array in arrays.items():
-                access = "READ_ONLY" if number in self.inputs else "READ_WRITE"
-                flags = getattr(cl.mem_flags, access) | cl.mem_flags.USE_HOST_PTR
-                made.append(cl.Buffer(queue.context, flags, hostbuf=as_bytes(array)))
+                made.append(_buffer_of(queue.context, array))
                 self._bind(number, made[-1])
             yield
         finally:
@@ -113,6 +110,16 @@ def fits(array: Any) -> bool:
         and array.flags.c_contiguous
         and array.ctypes.data % LINE == 0
     )
+
+
+def _buffer_of(context: Any, array: np.ndarray) -> Any:
+    """A buffer in an array's memory. Intel's driver copies what may only be read and begins 64
+    bytes behind a multiple of 128, as every second tensor of PyTorch does; what may be written, it
+    takes as it lies, and so it is told where the array allows that.
+    """
+    flags = opencl().mem_flags
+    access = flags.READ_WRITE if array.flags.writeable else flags.READ_ONLY
+    return opencl().Buffer(context, access | flags.USE_HOST_PTR, hostbuf=as_bytes(array))
 
 
 def _buffers(step: LaunchStep | CopyStep) -> tuple[int, ...]:

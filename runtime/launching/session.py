@@ -31,6 +31,7 @@ from mgn.runtime.host_arrays import (
 from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.memory import buffer_bytes, settle
 from mgn.runtime.refusals import answers, as_faults, insisted
+from mgn.runtime.safetensors_file import is_mapped
 
 Key = tuple[BufferKind, str]
 
@@ -186,9 +187,10 @@ class Session:
             self._is_set(kind, name)
 
     def _store(self, held: Held, value: np.ndarray | DeviceArray) -> None:
-        """Copies a value to where it is held."""
+        """Copies a value to where it is held; what is read from a file stays there until then."""
         if held.buffer is None:
-            held.value = np.array(value, order="C")
+            assert isinstance(value, np.ndarray)
+            held.value = value if is_mapped(value) else np.array(value, order="C")
             return
         event = self.fill(held.buffer, value)
         self.queue.finish()

@@ -101,7 +101,7 @@ class PackagedExecutable(Described, Executable):
 
     def save_params(self, path: str | Path) -> None:
         """Writes all parameters to a .safetensors file."""
-        save_params(path, dict(self.params))
+        save_params(path, self.params)
 
 
 class PackagedParameters(MutableMapping[str, np.ndarray]):

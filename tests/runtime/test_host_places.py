@@ -1,5 +1,6 @@
 """Large arrays on a CPU: kernels read and write them where the host has them."""
 
+import resource
 from typing import Any
 
 import numpy as np
@@ -148,3 +149,20 @@ def test_small_and_unaligned_and_strided_arrays_are_copied() -> None:
     assert not host_places.fits(large.reshape(-1)[1:])
     assert not host_places.fits(large.T) and not host_places.fits(large[:, :512])
     assert host_places.fits(large[512:]) and not host_places.fits(3)
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.skipif(not hasattr(resource, "RUSAGE_THREAD"), reason="counts pages as Linux does")
+def test_an_input_that_begins_at_any_cache_line_is_read_where_it_lies() -> None:
+    text = "graph g(a: f32[4096, 1024]) { return y = sum(a, axis=[0, 1]) }"
+    exe = mgn.compile(mgn.parse(text), device=DEVICE)
+    whole = large_pages((16 << 20) + 4096)
+    exe(a=whole[: 16 << 20].view(np.float32).reshape(4096, 1024))
+    for place in (64, 128, 192):
+        x = whole[place : place + (16 << 20)].view(np.float32).reshape(4096, 1024)
+        x[:] = place + 1
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        found = exe(a=x)["y"]
+        touched = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        assert found == x.size * (place + 1)
+        assert touched < x.nbytes / 4096 / 4, place

@@ -4,15 +4,19 @@ import io
 import json
 import os
 import random
+import weakref
 import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+import mgn
 from mgn.runtime.checkpoints.load import load_params
 from mgn.runtime.errors import WeightsError
+from mgn.runtime.safetensors_file import is_mapped
 from mgn.runtime.weights import load_arrays, save_params
 
 ARRAYS = {
@@ -296,3 +300,64 @@ def test_a_pipe_or_a_device_is_no_file_of_arrays(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "w.npz")
     with pytest.raises(WeightsError, match="is no file"):
         load_arrays(tmp_path / "w.npz")
+
+
+def test_the_library_of_the_format_reads_what_is_written(tmp_path: Path) -> None:
+    from safetensors.numpy import load_file
+
+    arrays = {
+        **{name: array for name, array in ARRAYS.items() if name != "layers.0.b"},
+        "ü 🙂": np.arange(3, dtype=">f8"),
+        "wide": np.array([2**63], np.uint64),
+        "turned": np.arange(6, dtype=np.int16).reshape(2, 3).T,
+        "pairs": np.array([1 + 2j], np.complex64),
+    }
+    save_params(tmp_path / "w.safetensors", arrays)
+    found = load_file(tmp_path / "w.safetensors")
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype.newbyteorder("<")
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_arrays_are_written_one_after_another(tmp_path: Path) -> None:
+    held: list[int] = []
+
+    class Made(Mapping[str, np.ndarray]):
+        """Arrays that are made when they are looked at."""
+
+        def __getitem__(self, name: str) -> np.ndarray:
+            if name not in {*self}:
+                raise KeyError(name)
+            array = np.full((1 << 20,), int(name), np.int32)
+            held.append(int(name))
+            weakref.finalize(array, held.remove, int(name))
+            assert len(held) <= 2
+            return array
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(map(str, range(9)))
+
+        def __len__(self) -> int:
+            return 9
+
+    save_params(tmp_path / "w.safetensors", Made())
+    assert [int(array[-1]) for array in load_arrays(tmp_path / "w.safetensors").values()] == [
+        *range(9)
+    ]
+
+
+def test_a_value_that_only_its_panels_are_made_of_stays_in_its_file(tmp_path: Path) -> None:
+    text = "graph g(x: f32[64, 256]) { param w: f32[256, 512]; return y = x @ w }"
+    exe = mgn.compile(mgn.parse(text), device="cpu")
+    w = np.random.default_rng(0).standard_normal((256, 512)).astype(np.float32)
+    save_params(tmp_path / "w.safetensors", {"w": w})
+    exe.load_params(tmp_path / "w.safetensors")
+    held = exe.params.session.parameter("w")
+    assert held.buffer is None and held.value is not None and is_mapped(held.value)
+    x = np.ones((64, 256), np.float32)
+    np.testing.assert_allclose(exe(x=x)["y"], x @ w, rtol=1e-4, atol=1e-4)
+    exe.params["w"] = own = w.copy()
+    assert held.value is not own and not is_mapped(held.value)
+    own[:] = 0
+    np.testing.assert_array_equal(exe.params["w"], w)
