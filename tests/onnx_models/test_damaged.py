@@ -76,3 +76,60 @@ def test_operands_of_old_versions_lie_at_an_axis() -> None:
             model([node("Add", ["w", "x"], ["y"], axis=0, broadcast=1)], {"x": x, "w": w}, opset=6)
         ).lower()
     check(model([node("Add", ["x", "x"], ["y"])], {"x": x}), {"x": x})
+
+
+@pytest.mark.parametrize("sizes", [[0, 3], [3, 3], [4, 1, 5], [-1, 3], [1 << 62, 1, 1]])
+def test_sizes_to_which_nothing_expands_are_an_error(sizes: list[int]) -> None:
+    weights = {"sizes": np.array(sizes, np.int64)}
+    made = model([node("Expand", ["x", "sizes"], ["y"])], {"x": X}, weights=weights)
+    with pytest.raises(mgn.MgnError, match=r"broadcast|size|large"):
+        mgn.from_onnx(made).lower()
+
+
+@pytest.mark.parametrize("scale", [np.inf, np.nan, -1.0, 0.0, 1e38])
+def test_a_scale_that_is_none_is_an_error(scale: float) -> None:
+    weights = {"scales": np.array([1, scale], np.float32)}
+    for version, inputs in ((10, ["x", "scales"]), (13, ["x", "", "scales"])):
+        made = model([node("Resize", inputs, ["y"])], {"x": X}, weights=weights, opset=version)
+        with pytest.raises(mgn.MgnError, match="is no scale"):
+            mgn.from_onnx(made).lower()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_numbers_that_are_too_few_or_too_many_are_an_error(count: int) -> None:
+    weights = {"scales": np.ones(count, np.float32), "sizes": np.ones(count, np.int64)}
+    for inputs in (["x", "", "scales"], ["x", "", "", "sizes"]):
+        made = model([node("Resize", inputs, ["y"])], {"x": X}, weights=weights)
+        with pytest.raises(mgn.MgnError, match=f"2 axes have {count} s"):
+            mgn.from_onnx(made).lower()
+    image = {"x": np.ones((1, 1, 4, 4), np.float32)}
+    for operator in ("Conv", "ConvTranspose"):
+        weights = {"w": np.ones((1, 1, 2, 2), np.float32), "flat": np.ones((1, 1, 2), np.float32)}
+        nodes = [node(operator, ["x", "w"], ["y"], strides=[1] * count)]
+        with pytest.raises(mgn.MgnError, match="2 axes have"):
+            mgn.from_onnx(model(nodes, image, weights=weights)).lower()
+        nodes = [node(operator, ["x", "w"], ["y"], pads=[0] * count)]
+        with pytest.raises(mgn.MgnError, match=f"2 axes have {count} numbers in 'pads'"):
+            mgn.from_onnx(model(nodes, image, weights=weights)).lower()
+        nodes = [node(operator, ["x", "flat"], ["y"])]
+        with pytest.raises(mgn.MgnError, match="an input of 4 axes, and a kernel of 3"):
+            mgn.from_onnx(model(nodes, image, weights=weights)).lower()
+
+
+@pytest.mark.parametrize("kind", ["UNDEFINED", "FLOAT", "GRAPH", "TYPE_PROTO"])
+def test_a_constant_whose_value_is_no_tensor_is_an_error(kind: str) -> None:
+    value = onnx.numpy_helper.from_array(X)
+    nodes = [node("Constant", [], ["c"], value=value), node("Add", ["x", "c"], ["y"])]
+    made = model(nodes, {"x": X})
+    made.graph.node[0].attribute[0].type = onnx.AttributeProto.AttributeType.Value(kind)
+    with pytest.raises(mgn.MgnError, match="its 'value' is no tensor"):
+        mgn.from_onnx(made).lower()
+
+
+@pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
+def test_a_direction_that_there_is_not_is_an_error(operator: str) -> None:
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[operator]
+    weights = {"w": np.ones((1, gates, 3), np.float32), "r": np.ones((1, gates, 1), np.float32)}
+    nodes = [node(operator, ["x", "w", "r"], ["y"], hidden_size=1, direction="bidir\x10ctional")]
+    with pytest.raises(mgn.MgnError, match="there is no direction"):
+        mgn.from_onnx(model(nodes, {"x": X[None]}, weights=weights)).lower()

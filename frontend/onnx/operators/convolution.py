@@ -15,6 +15,8 @@ def padding_of(c: Call, sizes: Sequence[int], kernel: Sequence[int]) -> list[lis
     auto = c.attribute("auto_pad", "NOTSET")
     if auto in ("NOTSET", ""):
         pads = c.attribute("pads") or [0] * (2 * count)
+        if len(pads) != 2 * count:
+            c.fail(f"{count} axes have {len(pads)} numbers in 'pads'")
         return [[pads[axis], pads[axis + count]] for axis in range(count)]
     if auto == "VALID":
         return [[0, 0]] * count
@@ -28,9 +30,12 @@ def padding_of(c: Call, sizes: Sequence[int], kernel: Sequence[int]) -> list[lis
     return found
 
 
-def axes_of(c: Call, name: str, count: int) -> list[int]:
-    """An attribute with a number for each axis; ones where it is left out."""
-    return list(c.attribute(name) or [1] * count)
+def axes_of(c: Call, name: str, count: int, default: int = 1) -> list[int]:
+    """An attribute with a number for each axis; ones, or others, where it is left out."""
+    found = list(c.attribute(name) or [default] * count)
+    if len(found) != count:
+        c.fail(f"{count} axes have {len(found)} numbers in '{name}'")
+    return found
 
 
 def convolved(c: Call, x: SSAValue, w: SSAValue, bias: SSAValue | None) -> SSAValue:
@@ -38,6 +43,8 @@ def convolved(c: Call, x: SSAValue, w: SSAValue, bias: SSAValue | None) -> SSAVa
     count = rank(x) - 2
     if count not in (1, 2, 3):
         c.fail(f"{count} axes are not supported")
+    if rank(w) != rank(x):
+        c.fail(f"an input of {rank(x)} axes, and a kernel of {rank(w)}")
     kernel = shape(w)[2:]
     more = [] if bias is None else [bias]
     return c.b.call(
@@ -72,8 +79,10 @@ def conv_transpose(c: Call) -> SSAValue:
     count = rank(x) - 2
     if count not in (1, 2, 3):
         c.fail(f"{count} axes are not supported")
+    if rank(w) != rank(x):
+        c.fail(f"an input of {rank(x)} axes, and a kernel of {rank(w)}")
     strides, dilations = axes_of(c, "strides", count), axes_of(c, "dilations", count)
-    more = list(c.attribute("output_padding") or [0] * count)
+    more = axes_of(c, "output_padding", count, 0)
     sizes, kernel = shape(x)[2:], shape(w)[2:]
     reach = [
         (size - 1) * stride + (window - 1) * dilation + 1

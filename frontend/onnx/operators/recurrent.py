@@ -56,7 +56,10 @@ def _layer(c: Call, name: str, **kinds: Any) -> Any:
 
 
 def _many(c: Call) -> int:
-    return len(BACKWARDS[c.attribute("direction", "forward")])
+    direction = c.attribute("direction", "forward")
+    if direction not in BACKWARDS:
+        c.fail(f"there is no direction {direction!r:.40}, but {', '.join(BACKWARDS)}")
+    return len(BACKWARDS[direction])
 
 
 def _is_usual(c: Call, name: str, x: SSAValue) -> bool:

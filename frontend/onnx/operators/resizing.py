@@ -28,7 +28,8 @@ def upsample(c: Call) -> SSAValue:
         "coordinate_transformation_mode": "asymmetric",
         "nearest_mode": "floor",
     }
-    sizes = [_scaled(size, scale) for size, scale in zip(shape(x), scales, strict=True)]
+    check_count(c, "scales", scales, rank(x))
+    sizes = [_scaled(c, size, scale) for size, scale in zip(shape(x), scales, strict=True)]
     return _resized(c, x, sizes, [float(scale) for scale in scales], list(range(rank(x))), [])
 
 
@@ -38,8 +39,13 @@ def resize_asymmetric(c: Call) -> SSAValue:
     x, scales = c[0], [float(item) for item in c.known(1).reshape(-1)]
     mode = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     c.attributes = {**mode, **c.attributes}
-    sizes = [_scaled(size, scale) for size, scale in zip(shape(x), scales, strict=True)]
+    check_count(c, "scales", scales, rank(x))
+    sizes = [_scaled(c, size, scale) for size, scale in zip(shape(x), scales, strict=True)]
     return _resized(c, x, sizes, scales, list(range(rank(x))), [])
+
+
+MOST_SCALE = float(1 << 31)
+"""Beyond which a factor is no mistake of a size alone."""
 
 
 @define("Resize", since=11)
@@ -52,9 +58,13 @@ def resize(c: Call) -> SSAValue:
     roi = [float(item) for item in c.known(1).reshape(-1)] if crops else []
     if c.get(2) is not None and shape(c[2]) != (0,):
         scales = [float(item) for item in c.known(2).reshape(-1)]
-        sizes = [_scaled(own[axis], by) for axis, by in zip(axes, scales, strict=True)]
+        check_count(c, "scales", scales, len(axes))
+        sizes = [_scaled(c, own[axis], by) for axis, by in zip(axes, scales, strict=True)]
     else:
         sizes = c.ints(3) or []
+        check_count(c, "sizes", sizes, len(axes))
+        if not all(own[axis] for axis in axes):
+            c.fail("an axis of no elements is not resized")
         scales = [size / own[axis] for axis, size in zip(axes, sizes, strict=True)]
         policy = c.attribute("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
@@ -64,8 +74,16 @@ def resize(c: Call) -> SSAValue:
     return _resized(c, x, sizes, scales, axes, roi)
 
 
-def _scaled(size: int, scale: float) -> int:
+def check_count(c: Call, name: str, given: Sequence[float], wanted: int) -> None:
+    """Fails where there is not one number for each axis."""
+    if len(given) != wanted:
+        c.fail(f"{wanted} axes have {len(given)} {name}")
+
+
+def _scaled(c: Call, size: int, scale: float) -> int:
     """A size by a factor that the model has in f32: 10 by 0.9 is 9, as f32 rounds it."""
+    if not math.isfinite(scale) or not 0 < scale < MOST_SCALE:
+        c.fail(f"{scale:g} is no scale")
     return math.floor(np.float32(size) * np.float32(scale))
 
 

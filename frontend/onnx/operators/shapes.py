@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from mgn.dialects.shapes import normalise_axis
+from mgn.dialects.shapes import broadcast_shapes, normalise_axis
 from mgn.frontend.onnx.core.call import Call, element, rank, shape
 from mgn.frontend.onnx.core.operator import define
 
@@ -24,6 +24,8 @@ def constant(c: Call) -> SSAValue:
         c.fail(f"it has {len(c.attributes)} attributes, and one is its value")
     ((name, value),) = c.attributes.items()
     if name in ("value", "sparse_value"):
+        if not isinstance(value, np.ndarray):
+            c.fail(f"its '{name}' is no tensor")
         return c.importer.tensor(c.node.outputs[0], value, LARGEST_CONSTANT)
     if not name.startswith(("value_float", "value_int")):
         c.fail(f"'{name}' is not supported")
@@ -110,7 +112,7 @@ def unsqueeze(c: Call) -> SSAValue:
 @define("Expand", since=8)
 def expand(c: Call) -> SSAValue:
     """`broadcast_to`"""
-    wanted = np.broadcast_shapes(shape(c[0]), tuple(c.ints(1) or ()))
+    wanted = broadcast_shapes(shape(c[0]), tuple(c.ints(1) or ()))
     return c.b.broadcast_to(c[0], list(wanted))
 
 
