@@ -122,7 +122,7 @@ def test_a_constant_whose_value_is_no_tensor_is_an_error(kind: str) -> None:
     nodes = [node("Constant", [], ["c"], value=value), node("Add", ["x", "c"], ["y"])]
     made = model(nodes, {"x": X})
     made.graph.node[0].attribute[0].type = onnx.AttributeProto.AttributeType.Value(kind)
-    with pytest.raises(mgn.MgnError, match="its 'value' is no tensor"):
+    with pytest.raises(mgn.MgnError, match=r"'value' (is no tensor|has no value)"):
         mgn.from_onnx(made).lower()
 
 
@@ -133,3 +133,12 @@ def test_a_direction_that_there_is_not_is_an_error(operator: str) -> None:
     nodes = [node(operator, ["x", "w", "r"], ["y"], hidden_size=1, direction="bidir\x10ctional")]
     with pytest.raises(mgn.MgnError, match="there is no direction"):
         mgn.from_onnx(model(nodes, {"x": X[None]}, weights=weights)).lower()
+
+
+def test_a_node_without_outputs_and_one_whose_attribute_has_no_value_are_errors() -> None:
+    with pytest.raises(mgn.MgnError, match="it has no output"):
+        mgn.from_onnx(model([node("Relu", ["x"], [])], {"x": X}, outputs=["x"])).lower()
+    made = model([node("Softmax", ["x"], ["y"], axis=1)], {"x": X})
+    made.graph.node[0].attribute[0].type = onnx.AttributeProto.UNDEFINED
+    with pytest.raises(mgn.MgnError, match="attribute 'axis' has no value"):
+        mgn.from_onnx(made).lower()

@@ -201,6 +201,11 @@ class Importer:
     def _outputs(self, node: Node, scope: Scope) -> Sequence[Any]:
         inputs = [self.value(scope, name, "input") if name else None for name in node.inputs]
         attributes = bound(node, scope.attributes)
+        for name, value in attributes.items():
+            if value is None:
+                raise CallError(f"attribute '{name}' has no value")
+        if not node.outputs:
+            raise CallError("it has no output")
         call = Call(self, scope, node, inputs, attributes)
         function = self.model.functions.get((node.domain, node.operator))
         if function is not None:
