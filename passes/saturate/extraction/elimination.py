@@ -174,6 +174,16 @@ def good_choice(problem: LocalProblem) -> tuple[int, ...] | None:
     return elimination.candidates(elimination.decided) if elimination.feasible else None
 
 
+def width_of(problem: LocalProblem) -> int:
+    """To how many others a class is tied at most when it is eliminated."""
+    demands = frozenset(problem.demands)
+    scopes = [
+        {*results, *items} - (demands - {*results})
+        for results, items in zip(problem.results, problem.inputs, strict=True)
+    ]
+    return max(map(len, _bags_of(scopes, demands, ANY)[0].values()), default=0)
+
+
 def full_prices(
     problem: LocalProblem, inputs: Sequence[set[int]]
 ) -> tuple[dict[int, float], dict[int, int]]:

@@ -44,6 +44,8 @@ LARGE = 100
 """Candidates from which on rows are rounded: of fewer ones more classes are eliminated first."""
 IDLE, RISING = 2, 0.1
 """How often more rows may bring the bound less than that share of the gap nearer to a choice."""
+SOON, MANY = 0, 2_000
+"""The effort for a problem of more candidates than that, where a choice has to be near alone."""
 PROVED = 1e-6
 """Relative gap up to which there is no better choice."""
 
@@ -72,8 +74,8 @@ class ExactSolver:
     by comparison.
     """
 
-    def __init__(self, deadline: float, memoise: bool = True) -> None:
-        self.deadline = deadline
+    def __init__(self, deadline: float, memoise: bool = True, near: float = PROVED) -> None:
+        self.deadline, self.memoise, self.near = deadline, memoise, near
         self.known: dict[LocalProblem, Solution] = table(memoise)
         self.cores: dict[LocalProblem, Solution] = table(memoise)
         self.solved: set[LocalProblem] = set()
@@ -145,7 +147,7 @@ class ExactSolver:
         while not relaxation.is_whole:
             known = _nearest(relaxation, known, NEAREST[:1] if idle < IDLE else NEAREST)
             cost = inf if known.chosen is None else cost_of(problem, known.chosen)
-            if cost <= relaxation.bound * (1.0 + PROVED) or not self.has_time():
+            if cost <= relaxation.bound * (1.0 + self.near) or not self.has_time():
                 return Solution(known.chosen, relaxation.bound)
             left = relaxation.below(cost)
             share = len(left.problem.prices) / len(problem.prices)
@@ -160,6 +162,8 @@ class ExactSolver:
                 relaxation = closer
         if relaxation.is_whole:
             return Solution(relaxation.taken(0.5), relaxation.bound)
+        if self.near > PROVED and effort >= SOON and len(problem.prices) > MANY:
+            return Solution(known.chosen, relaxation.bound)
         if share <= FEW and idle < IDLE:
             cheaper = self.solve(left.problem, effort)
         elif effort < ROUNDS or (share <= FEWER and effort < MOST):

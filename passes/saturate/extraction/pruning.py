@@ -20,6 +20,7 @@ from mgn.passes.saturate.extraction.components import (
     without_free,
 )
 from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
+from mgn.passes.saturate.extraction.relaxation import among
 
 ROUNDS = 4
 LARGE = 5000
@@ -32,20 +33,36 @@ WORTHWHILE = 0.05
 
 def parts_of(problem: LocalProblem) -> list[Part]:
     """The parts that a problem falls into once what no best closed choice needs is left out."""
+    waiting, forced = _needed(problem, is_closed=True)
+    return apart(waiting, forced)
+
+
+def without_needless(problem: LocalProblem) -> Part:
+    """The problem less what the best choice without rings does not need either."""
+    waiting, _ = _needed(problem, is_closed=False)
+    return among(problem, waiting.numbers, waiting.results)
+
+
+def _needed(problem: LocalProblem, is_closed: bool) -> tuple[Choices, set[int]]:
+    """Candidates that are left, and what every choice writes. Where there may be rings, that is
+    there whoever reads it; where there are none, it may be written later.
+    """
     left = _runnable(problem)
     results: Mapping[int, tuple[int, ...]] = dict(enumerate(problem.results))
     inputs, prices = dict(enumerate(problem.inputs)), dict(enumerate(problem.prices))
     waiting, forced = Choices((), {}, {}, {}), set[int]()
-    for _ in range(1 if len(left) > LARGE else ROUNDS):
+    for _ in range(1 if is_closed and len(left) > LARGE else ROUNDS):
         needs = necessity_of(_smaller(problem, left, results))
         forced = set(bits_of(needs.forced))
         results = _wanted_results(problem, left, results, forced)
         wanted = [number for number in left if results[number]]
-        waiting = without_free(Choices(wanted, results, inputs, prices), forced)
+        waiting = Choices(wanted, results, inputs, prices)
+        if is_closed:
+            waiting = without_free(waiting, forced)
         before, left = left, undominated(waiting, partial(needs.written_with, problem))
         if len(before) - len(left) <= WORTHWHILE * len(before):
             break
-    return apart(replace(waiting, numbers=left), forced)
+    return replace(waiting, numbers=left), forced
 
 
 def _smaller(

@@ -9,7 +9,7 @@ bring the bound above a known choice is in no better one (G. Dantzig, R. Fulkers
 candidate where that would.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,12 +130,12 @@ class Program:
 def among(
     problem: LocalProblem,
     numbers: Sequence[int],
-    results: "dict[int, tuple[int, ...]] | None" = None,
+    results: Mapping[int, Sequence[int]] | None = None,
 ) -> Part:
     """The problem with these candidates alone, and only some of their results."""
     left = LocalProblem(
         problem.demands,
-        tuple([problem.results[n] if results is None else results[n] for n in numbers]),
+        tuple([tuple(problem.results[n] if results is None else results[n]) for n in numbers]),
         tuple([problem.inputs[number] for number in numbers]),
         tuple([problem.prices[number] for number in numbers]),
     )

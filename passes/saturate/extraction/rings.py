@@ -8,14 +8,19 @@ rings each class has a first writer, and around a ring some class is written bef
 ring writes it from: by a kernel that does not read that one. So there is one problem for each class
 of the ring, in which no kernel that reads the next class writes it; of all problems so far the one
 of the least cost is next.
+
+A large problem in which each class is tied to many is solved along its chain (`chain.py`), and the
+choice is near the best one.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from heapq import heappop, heappush
 
+from mgn.passes.saturate.extraction.chain import LONG, chain_of
 from mgn.passes.saturate.extraction.components import Choices, LocalProblem, Part, apart
-from mgn.passes.saturate.extraction.elimination import full_prices
+from mgn.passes.saturate.extraction.elimination import full_prices, width_of
 from mgn.passes.saturate.extraction.exact import (
     NONE,
     PROVED,
@@ -25,10 +30,16 @@ from mgn.passes.saturate.extraction.exact import (
     outside,
 )
 from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
+from mgn.passes.saturate.extraction.pruning import parts_of, without_needless
 from mgn.passes.saturate.extraction.relaxation import among
 
 LARGE, NEAR = 10_000, 1e-3
 """Candidates from which on a choice without rings within that relative gap has to do."""
+
+WIDE = 24
+"""Classes that one is tied to when it is eliminated, above which a large problem is too hard to
+solve as a whole.
+"""
 
 Arc = tuple[int, int]
 """A class, and the candidate that it is taken from."""
@@ -41,27 +52,51 @@ def cheapest_choice(problem: LocalProblem, solver: ExactSolver) -> Solution:
         return NONE
     waiting: list[tuple[float, int, frozenset[Arc], tuple[int, ...]]] = []
     pending: list[frozenset[Arc]] = [frozenset()]
-    best = NONE
-    entered = 0
+    best = _along_chain(problem, tree, solver)
+    if best.chosen is not None:
+        return best
+    entered, least = 0, 0.0
     while True:
         for arcs in pending:
             part = without(problem, arcs)
             solution = solver.solve(part.problem)
             if solution.chosen is not None:
                 chosen = tuple([part.candidates[number] for number in solution.chosen])
-                heappush(waiting, (solution.bound, entered, arcs, chosen))
+                heappush(waiting, (max(solution.bound, least), entered, arcs, chosen))
                 entered += 1
         if not waiting:
             return best
         bound, _, arcs, closed = heappop(waiting)
+        least = bound
         rings = rings_of(problem, closed, arcs)
         chosen = _repaired(problem, closed, tree, solver) if rings else closed
         best = _better(problem, best, chosen, bound)
-        sure = bound * (1.0 + (PROVED if len(problem.prices) <= LARGE else NEAR))
+        sure = bound * (1.0 + max(solver.near, PROVED if len(problem.prices) <= LARGE else NEAR))
         is_best = best.chosen is not None and cost_of(problem, best.chosen) <= sure
         if not rings or is_best or cost_of(problem, closed) > sure or not solver.has_time():
             return best
+        if solver.near > PROVED and len(problem.prices) > LONG:
+            return best
         pending = [arcs | some for some in _arcs_of(problem, rings[0])]
+
+
+def _along_chain(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolver) -> Solution:
+    """The cheapest choice of a long problem, from the links of its chain."""
+    if len(problem.prices) < LARGE:
+        return NONE
+    needed = without_needless(problem)
+    if max([width_of(part.problem) for part in parts_of(needed.problem)], default=0) <= WIDE:
+        return NONE
+    chain = chain_of(needed.problem)
+    if chain is None:
+        return NONE
+    roughly = ExactSolver(solver.deadline, solver.memoise, NEAR)
+    found = outside(needed, chain.nearest(partial(cheapest_choice, solver=roughly)))
+    solver.solved |= roughly.solved
+    solver.timed_out |= roughly.timed_out
+    if found.chosen is None or not rings_of(problem, found.chosen):
+        return found
+    return Solution(_repaired(problem, found.chosen, tree, solver), found.bound)
 
 
 def _arcs_of(problem: LocalProblem, ring: Sequence[Arc]) -> list[frozenset[Arc]]:

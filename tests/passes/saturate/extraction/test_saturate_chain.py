@@ -1,0 +1,164 @@
+"""A long problem as a chain of links: its bound is true, and its choice is one."""
+
+import random
+from functools import cache, partial
+
+import pytest
+
+from mgn.passes.saturate.extraction import rings
+from mgn.passes.saturate.extraction.chain import Chain, chain_of
+from mgn.passes.saturate.extraction.components import LocalProblem
+from mgn.passes.saturate.extraction.elimination import width_of
+from mgn.passes.saturate.extraction.exact import ExactSolver, Solution, cost_of
+from mgn.passes.saturate.extraction.pruning import without_needless
+from mgn.passes.saturate.extraction.rings import cheapest_choice, order_of
+from mgn.passes.saturate.extraction.separators import cuts_of
+from tests.passes.saturate.extraction.test_saturate_parts import (
+    SEEDS,
+    later,
+    least_cost,
+    random_problem,
+)
+
+
+@cache
+def long_problem(seed: int) -> LocalProblem:
+    """Eight classes in a row, each written from near ones, of which some come after it."""
+    rng = random.Random(seed)
+    while True:
+        results: list[tuple[int, ...]] = []
+        inputs: list[tuple[int, ...]] = []
+        for key in range(8):
+            for _ in range(rng.randint(1, 2)):
+                written = {key, *[key + 1] * (key < 7 and rng.random() < 0.3)}
+                near = [item for item in (key - 2, key - 1, key + 1, key + 2) if 0 <= item < 8]
+                read = {item for item in near if rng.random() < 0.4 - 0.25 * (item > key)}
+                results.append(tuple(sorted(written)))
+                inputs.append(tuple(sorted(read - written)))
+        prices = tuple([rng.uniform(1, 4) for _ in results])
+        demands = tuple(sorted({7, *rng.sample(range(8), 2)}))
+        problem = LocalProblem(demands, tuple(results), tuple(inputs), prices)
+        if len(prices) <= 13 and least_cost(problem, acyclic=True) < float("inf"):
+            return problem
+
+
+def chain(seed: int) -> Chain | None:
+    return chain_of(long_problem(seed))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_bound_of_a_chain_is_true_and_its_choice_is_one(seed: int) -> None:
+    problem, links = long_problem(seed), chain(seed)
+    if links is None:
+        return
+    solve = partial(cheapest_choice, solver=ExactSolver(later()))
+    found = links.nearest(solve)
+    assert found.bound <= least_cost(problem, acyclic=True) * (1 + 1e-6)
+    if found.chosen is not None:
+        written = {item for number in found.chosen for item in problem.results[number]}
+        needed = {item for number in found.chosen for item in problem.inputs[number]}
+        assert written.issuperset(needed.union(problem.demands))
+        assert cost_of(problem, found.chosen) >= least_cost(problem) * (1 - 1e-9)
+
+
+def test_what_is_tried_are_chains_and_choices() -> None:
+    links = [found for seed in SEEDS if (found := chain(seed)) is not None]
+    assert len(links) >= 20
+    assert max(len(found.links) for found in links) >= 4
+    solver = ExactSolver(later())
+    found = [chain.nearest(partial(cheapest_choice, solver=solver)) for chain in links]
+    assert sum(solution.chosen is not None for solution in found) >= 0.7 * len(found)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_large_problem_is_solved_along_its_chain(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rings, "LARGE", 8)
+    monkeypatch.setattr(rings, "WIDE", -1)
+    problem = long_problem(seed)
+    solution = cheapest_choice(problem, ExactSolver(later()))
+    assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
+    best = least_cost(problem, acyclic=True)
+    assert solution.bound <= best * (1 + 1e-6)
+    assert cost_of(problem, solution.chosen) >= best * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_the_best_choice_without_rings_needs_stays(seed: int) -> None:
+    for problem in (random_problem(seed), long_problem(seed)):
+        left = without_needless(problem).problem
+        assert least_cost(left, acyclic=True) == pytest.approx(least_cost(problem, acyclic=True))
+
+
+def equal_layers(count: int) -> LocalProblem:
+    """Layers of five classes, each to be had in two ways, from other classes of the layer or from
+    one of the last two of the layer before.
+    """
+    results, inputs, prices = [(0,), (1,)], [(), ()], [1.0, 2.0]
+    ways = ((0, -2, -1), (1, -1, -2), (2, 0, 1), (3, 2, 1), (4, 1, 0))
+    for first in range(2, 5 * count, 5):
+        for number, one, other in ways:
+            results += [(first + number,), (first + number,)]
+            inputs += [(first + one,), (first + other,)]
+            prices += [1.0, 1.5 + 0.25 * number]
+    return LocalProblem((results[-1][0],), tuple(results), tuple(inputs), tuple(prices))
+
+
+def test_equal_links_are_solved_once() -> None:
+    solved: list[LocalProblem] = []
+    solver = ExactSolver(later())
+
+    def solve(problem: LocalProblem) -> Solution:
+        solved.append(problem)
+        return cheapest_choice(problem, solver)
+
+    counts: list[int] = []
+    for layers in (20, 40):
+        solved.clear()
+        problem = equal_layers(layers)
+        links = chain_of(problem)
+        assert links is not None and len(links.links) > layers // 2
+        found = links.nearest(solve)
+        best = cheapest_choice(problem, solver)
+        assert found.chosen is not None and best.chosen is not None
+        assert found.bound <= cost_of(problem, best.chosen) * (1 + 1e-6)
+        assert cost_of(problem, found.chosen) <= 1.2 * cost_of(problem, best.chosen)
+        counts.append(len(solved))
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_links_are_tied_through_the_classes_between_them_alone(seed: int) -> None:
+    """Rows of classes tied at random within a layer, and to the next layer through two."""
+    rng = random.Random(seed)
+    ties: dict[int, set[int]] = {key: {key} for key in range(120)}
+
+    def tie(one: int, other: int) -> None:
+        ties[one].add(other)
+        ties[other].add(one)
+
+    for first in range(0, 120, 8):
+        for key in range(first + 1, first + 8):
+            for _ in range(2):
+                tie(key, rng.randrange(first, key))
+        for _ in range(4 * (first > 0)):
+            tie(rng.randrange(first - 2, first), rng.randrange(first, first + 8))
+    cuts = cuts_of(ties)
+    assert len(cuts.between) >= 5
+    cut_of = {key: number for number, keys in enumerate(cuts.between) for key in keys}
+    assert not cut_of.keys() & cuts.link_of.keys()
+    assert cut_of.keys() | cuts.link_of.keys() <= ties.keys()
+    for key, others in ties.items():
+        for other in others:
+            if key in cuts.link_of and other in cuts.link_of:
+                assert cuts.link_of[key] == cuts.link_of[other]
+            elif key in cuts.link_of:
+                assert cuts.link_of[key] - cut_of[other] in (0, 1)
+
+
+def test_how_wide_a_problem_is() -> None:
+    demands, results = (3,), ((0,), (1,), (2,), (3,))
+    apart = LocalProblem(demands, results, ((), (0,), (1,), (2,)), (1.0,) * 4)
+    tied = LocalProblem(demands, results, ((), (0,), (0, 1), (0, 1, 2)), (1.0,) * 4)
+    assert width_of(apart) == 1 and width_of(tied) == 3
