@@ -80,18 +80,25 @@ class ExactSolver:
         self.cores: dict[LocalProblem, Solution] = table(memoise)
         self.solved: set[LocalProblem] = set()
         self.timed_out = False
+        self.last: tuple[LocalProblem, list[Part]] | None = None
 
     def solve(self, problem: LocalProblem, effort: int = 0) -> Solution:
         """The cheapest closed choice, part by part."""
         chosen: list[int] = []
         bound = 0.0
-        for part in parts_of(problem):
+        for part in self.parts(problem):
             solution = self._known(part.problem, effort)
             if solution.chosen is None:
                 return NONE
             chosen += [part.candidates[number] for number in solution.chosen]
             bound += solution.bound
         return Solution(tuple(chosen), bound)
+
+    def parts(self, problem: LocalProblem) -> list[Part]:
+        """The parts of a problem; the last one's are remembered."""
+        if self.last is None or self.last[0] != problem:
+            self.last = problem, parts_of(problem)
+        return self.last[1]
 
     def has_time(self) -> bool:
         """Whether there is time for another proof; noted where there is none."""

@@ -30,7 +30,7 @@ from mgn.passes.saturate.extraction.exact import (
     outside,
 )
 from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
-from mgn.passes.saturate.extraction.pruning import parts_of, without_needless
+from mgn.passes.saturate.extraction.pruning import without_needless
 from mgn.passes.saturate.extraction.relaxation import among
 
 LARGE, NEAR = 10_000, 1e-3
@@ -84,9 +84,10 @@ def _along_chain(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSo
     """The cheapest choice of a long problem, from the links of its chain."""
     if len(problem.prices) < LARGE:
         return NONE
-    needed = without_needless(problem)
-    if max([width_of(part.problem) for part in parts_of(needed.problem)], default=0) <= WIDE:
+    large = [part.problem for part in solver.parts(problem) if len(part.candidates) >= LARGE]
+    if all(width_of(part) <= WIDE for part in large):
         return NONE
+    needed = without_needless(problem)
     chain = chain_of(needed.problem)
     if chain is None:
         return NONE

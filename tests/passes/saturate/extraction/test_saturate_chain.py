@@ -74,7 +74,7 @@ def test_what_is_tried_are_chains_and_choices() -> None:
 def test_a_large_problem_is_solved_along_its_chain(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rings, "LARGE", 8)
+    monkeypatch.setattr(rings, "LARGE", 2)
     monkeypatch.setattr(rings, "WIDE", -1)
     problem = long_problem(seed)
     solution = cheapest_choice(problem, ExactSolver(later()))
