@@ -84,7 +84,7 @@ def test_no_kernel_of_a_decoder_hands_over_an_activation_in_four_bytes() -> None
     ]
     assert all(not op.operands or _is_table(value) for value in wide for op in [value.owner])
     said = {item.element: item.tensors for item in found.report.handed_over}
-    assert said["bf16"] >= 6
+    assert said["bf16"] >= len(found.report.kernels) - 1 >= 5
     assert "kernels hand over" in str(found.report)
 
 
