@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from mgn.distributed.ranks import Ranks
-from mgn.distributed.windows import SharedMemory, Turns, stood_over
+from mgn.distributed.windows import SharedMemory, Turns
 from mgn.runtime.devices import opencl
+from mgn.runtime.launching.host_places import buffer_over
 from mgn.runtime.launching.session import Session
 
 _LINE = 64
@@ -45,7 +46,7 @@ class Owners:
         if ranks.is_one_host:
             memory = SharedMemory(ranks, count * self._length)
             self._slots = memory.bytes.reshape(count, self._length)
-            self._known = stood_over(session, memory.bytes)
+            self._known = buffer_over(session.context, memory.bytes)
         else:
             self._slots = np.zeros((count, self._length), np.uint8)
         self._turns = Turns(ranks)

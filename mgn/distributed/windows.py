@@ -11,8 +11,6 @@ import numpy as np
 
 from mgn.diagnostics import MgnError
 from mgn.distributed.ranks import Ranks
-from mgn.runtime.devices import opencl
-from mgn.runtime.launching.session import Session
 
 LINE = 64
 """Bytes that processors write as one."""
@@ -41,17 +39,6 @@ class SharedMemory:
     def settle(self) -> None:
         """Has others see what was written here, and this rank what others wrote."""
         self._window.Sync()
-
-
-def stood_over(session: Session, memory: np.ndarray) -> Any:
-    """A buffer over memory that lasts as long as it, for nothing but the driver's knowledge.
-
-    NVIDIA's driver keeps such memory where the device reaches it: an H200 then copies 50 GB/s in
-    each direction, and 6 to 12 without.
-    """
-    cl = opencl()
-    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
-    return cl.Buffer(session.context, flags, hostbuf=memory)
 
 
 class Turns:

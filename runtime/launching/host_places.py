@@ -89,7 +89,7 @@ class HostPlaces:
         made: list[Any] = []
         try:
             for number, array in arrays.items():
-                made.append(_buffer_of(queue.context, array))
+                made.append(buffer_over(queue.context, array))
                 self._bind(number, made[-1])
             yield
         finally:
@@ -112,10 +112,12 @@ def fits(array: Any) -> bool:
     )
 
 
-def _buffer_of(context: Any, array: np.ndarray) -> Any:
-    """A buffer in an array's memory. Intel's driver copies what may only be read and begins 64
-    bytes behind a multiple of 128, as every second tensor of PyTorch does; what may be written, it
-    takes as it lies, and so it is told where the array allows that.
+def buffer_over(context: Any, array: np.ndarray) -> Any:
+    """A buffer in an array's memory, which has to last as long.
+
+    Intel's driver copies what may only be read and begins 64 bytes behind a multiple of 128, as
+    every second tensor of PyTorch does; what may be written, it takes as it lies, and so it is told
+    where the array allows that.
     """
     flags = opencl().mem_flags
     access = flags.READ_WRITE if array.flags.writeable else flags.READ_ONLY

@@ -17,18 +17,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo")
 
 import mgn.torch  # noqa: E402
-from mgn.torch import backend, parts, running  # noqa: E402
+from mgn.torch import backend, parts  # noqa: E402
+from tests.pytorch.fresh_start import fresh  # noqa: E402, F401
 
 nn, F = torch.nn, torch.nn.functional
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    """Nothing compiled, nothing warned of."""
-    torch._dynamo.reset()
-    backend.built.clear()
-    running.warned.clear()
-    torch.manual_seed(0)
 
 
 class Classifier(nn.Module):

@@ -14,16 +14,8 @@ from mgn.diagnostics import MgnWarning
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo")
 
-from mgn.torch import backend, running  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    """Nothing compiled, nothing warned of."""
-    torch._dynamo.reset()
-    backend.built.clear()
-    running.warned.clear()
-    torch.manual_seed(0)
+from mgn.torch import backend  # noqa: E402
+from tests.pytorch.fresh_start import fresh  # noqa: E402, F401
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

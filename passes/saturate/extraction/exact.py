@@ -44,8 +44,8 @@ LARGE = 100
 """Candidates from which on rows are rounded: of fewer ones more classes are eliminated first."""
 IDLE, RISING = 2, 0.1
 """How often more rows may bring the bound less than that share of the gap nearer to a choice."""
-SOON, MANY = 0, 2_000
-"""The effort for a problem of more candidates than that, where a choice has to be near alone."""
+MANY = 2_000
+"""Candidates above which one effort has to do, where a choice has to be near alone."""
 PROVED = 1e-6
 """Relative gap up to which there is no better choice."""
 
@@ -169,7 +169,7 @@ class ExactSolver:
                 relaxation = closer
         if relaxation.is_whole:
             return Solution(relaxation.taken(0.5), relaxation.bound)
-        if self.near > PROVED and effort >= SOON and len(problem.prices) > MANY:
+        if self.near > PROVED and len(problem.prices) > MANY:
             return Solution(known.chosen, relaxation.bound)
         if share <= FEW and idle < IDLE:
             cheaper = self.solve(left.problem, effort)
