@@ -4,8 +4,8 @@ those of torchvision, transformers and diffusers.
 
 In: names of models; without any, all. Sizes are those of their files, but for what `--dim` gives:
 fewer layers, say, of a model that memory does not hold. Out: a row for each graph that is timed;
-what a contestant cannot run is said below it. The status is 1 where an error is too large. A row
-has
+what a contestant cannot run is said below it, and which models are left out because their peer is
+not installed. The status is 1 where an error is too large. A row has
 
 - the largest error against the peer, and how many launches a run has;
 - mebibytes on the device, and those of the weights among them;
@@ -80,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table, rows, worst = Table(18), list[dict[str, Any]](), 0.0
     for entry in ENTRIES:
         if options.names and entry.name not in options.names:
+            continue
+        if missing := " and ".join(entry.missing):
+            print(f"{entry.name}: not tried, without {missing}", file=sys.stderr)
             continue
         entry = _resized(entry, dims)
         choices = options.device, options.precision, options.beside

@@ -6,6 +6,7 @@ downloaded.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,11 @@ class Entry:
         """The graphs that are compiled and compared."""
         own = [] if self.decoder is None else [self.decoder.first.graph, "decode"]
         return list(dict.fromkeys([self.call.graph, *own]))
+
+    @property
+    def missing(self) -> list[str]:
+        """The packages of the peer that are not installed."""
+        return [name for name in ("torch", *self.packages) if find_spec(name) is None]
 
     def sizes(self, small: bool) -> dict[str, int]:
         """All sizes, small or as in the file."""

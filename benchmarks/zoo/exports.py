@@ -13,7 +13,6 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for entry in ENTRIES:
         if options.names and entry.name not in options.names:
             continue
-        if lacking := [name for name in ("torch", *entry.packages) if find_spec(name) is None]:
-            print(f"{entry.name}: not looked at, without {' and '.join(lacking)}", file=sys.stderr)
+        if missing := " and ".join(entry.missing):
+            print(f"{entry.name}: not looked at, without {missing}", file=sys.stderr)
             continue
         cuts, remarks = cuts_of(entry, not options.full, options.device, options.precision)
         row: dict[str, Any] = {"model": entry.name}

@@ -132,7 +132,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_kernel_extracted_is_a_launch(name: str) -> None:
     device = os.environ.get("MGN_TEST_DEVICE", "cpu")
-    executable = mgn.compile(mgn.parse(PROGRAMS[name]), device=device)
+    executable = mgn.compile(mgn.parse(PROGRAMS[name]), device=device, resident="off")
     inputs = [buffer for _, buffer in executable.plan.of_kind(BufferKind.INPUT)]
     executable(**{item.name: np.ones(item.shape, np.float32) for item in inputs})
     report = executable.report
