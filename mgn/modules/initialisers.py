@@ -79,8 +79,10 @@ def _uniform(
 ) -> Array:
     low, high = values
     drawn = random.random(tuple(shape), dtype.type)
-    drawn *= dtype.type(high - low)
-    drawn += dtype.type(low)
+    # halves of the limits: their difference may be more than the type holds
+    drawn *= dtype.type(high / 2.0 - low / 2.0)
+    drawn += dtype.type(low / 2.0)
+    drawn *= dtype.type(2.0)
     return drawn
 
 

@@ -1,7 +1,10 @@
 """What a command writes takes the place of nothing that it reads, by whatever name."""
 
+import errno
+import io
 import os
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +102,22 @@ def test_a_protected_file_a_folder_and_a_ring_are_told(program: Path, mgn_opt: C
         assert outcome.status == 1 and f"cannot write '{place}': " in outcome.stderr
         assert words in outcome.stderr
     assert Path("kept").read_text() == "old"
+
+
+class _Full(io.StringIO):
+    """A stream on a full disk."""
+
+    def write(self, _: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_behind_stdout_is_told(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with redirect_stdout(_Full()):
+        status = main([str(program), "--emit=mgn"])
+    told = capsys.readouterr().err
+    assert status == 1 and told == "error: cannot write to stdout: no space left on device\n"
 
 
 def test_a_stage_goes_to_a_new_file_and_to_a_device(program: Path, mgn_opt: Command) -> None:

@@ -359,6 +359,11 @@ def test_every_initialiser_has_its_mean_and_spread() -> None:
         assert drawn.std() == pytest.approx(std, rel=0.02, abs=1e-12), function
 
 
+def test_a_range_wider_than_its_type_is_drawn_whole() -> None:
+    drawn = initial_value(parameter("w", tensor("f32", [1000]), "uniform", -3e38, 3e38), 0)
+    assert drawn.min() < -2e38 and drawn.max() > 2e38 and np.isfinite(drawn).all()
+
+
 def test_an_integer_constant_keeps_every_digit() -> None:
     drawn = initial_value(parameter("n", tensor("i64", [2]), "constant", 2.0**53 - 1), 0)
     assert drawn.tolist() == [2**53 - 1] * 2

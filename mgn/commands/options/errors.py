@@ -5,6 +5,7 @@ traceback only by asking for it with MGN_TRACEBACK=1, which is meant for work on
 """
 
 import argparse
+import errno
 import logging
 import os
 import sys
@@ -16,6 +17,9 @@ from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError, printable, r
 from mgn.version import DISTRIBUTION
 
 FAILURE = 1
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a write fails with where there is no room for it."""
 
 
 class Failed(Exception):
@@ -141,7 +145,10 @@ def message_of(error: BaseException) -> str:
 def os_message(error: OSError) -> str:
     """`cannot open 'x.mgn': no such file or directory`."""
     reason = (error.strerror or str(error) or type(error).__name__).lower()
-    return f"cannot open '{error.filename}': {reason}" if error.filename else reason
+    if error.filename:
+        return f"cannot open '{error.filename}': {reason}"
+    # all files but stdout are written under a name
+    return f"cannot write to stdout: {reason}" if error.errno in FULL else reason
 
 
 def diagnose(error: BaseException, sources: Mapping[str, str]) -> list[Diagnostic] | None:
