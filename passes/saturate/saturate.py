@@ -145,10 +145,11 @@ def _choose_among_known(
     """
     reference = task.options.reference
     with _timed(task.seconds, "compare"):
-        if reference is None or structure_of(task.graph) != reference.structure:
+        if reference is None or structure_of(task.graph) != reference.source.structure:
             return None
-    acted = [rule for rule in rules if rule.name in reference.rules]
-    widen = any(rule.name in reference.rules for rule in WIDE_PRODUCTS)
+    source = reference.source
+    acted = [rule for rule in rules if rule.name in source.rules]
+    widen = any(rule.name in source.rules for rule in WIDE_PRODUCTS)
     way = _saturated_way(task, acted, trace, widen)
     if not way.saturated.saturated:
         return None
@@ -156,7 +157,7 @@ def _choose_among_known(
     with _timed(task.seconds, "view"):
         view = narrowed(whole, reference)
     choice = _chosen(task, way, view, task.options.extract_budget)
-    choice.report.among = reference.sizes
+    choice.report.among = source.sizes
     if trace is not None and way.trace is not None:
         trace.take(way.trace)
     return choice
@@ -434,7 +435,7 @@ def _in_best_layout(
 
     if not options.has_layouts:
         return settle(graph)
-    if options.reference is not None and turn_as(graph, options.reference):
+    if options.reference is not None and turn_as(graph, options.reference.source):
         return settle(graph)
     return with_best_layout(graph, choose, settle)
 

@@ -78,7 +78,10 @@ class SharedSteps:
         self.owners = None
         if owner is not None:
             self.owners = Owners(ranks, owner, bytes_of, self.session, most)
-        self._reductions = self._reducing(most, compiled)
+        self._reductions, self._leaving = self._reducing(most, compiled)
+        self._ends = sorted({end for found in self._leaving.values() for end in found})
+        inputs = self.update.plan.of_kind(BufferKind.INPUT)
+        self._wanted = {item.name for _, item in inputs} - {SQUARES}
         self._weights = ranks.exchange("weights of ranks", division.weight)
         self._holders, self.state_types = self._shared_states()
         self._is_checked = False
@@ -104,8 +107,10 @@ class SharedSteps:
 
     def _reducing(
         self, most: int, compiled: Callable[[ModuleOp, Parameters, int | None], Executable]
-    ) -> dict[str, Reduction]:
-        """What sums the gradients of each element type."""
+    ) -> tuple[dict[str, Reduction], dict[str, dict[int, list[str]]]]:
+        """What sums the gradients of each element type, and which of its buckets leave behind which
+        launches.
+        """
         own = self._ready()
         ready = self.ranks.exchange("orders of gradients", own)[0]
         kinds: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -120,8 +125,7 @@ class SharedSteps:
             carrier = self._carrier(element, shapes, layout, compiled)
             wants = self._split.takes_squares
             found[element] = Reduction(self.ranks, layout, element, carrier, wants)
-        self._leaving = {kind: item.ends(own) for kind, item in found.items()}
-        return found
+        return found, {kind: item.ends(own) for kind, item in found.items()}
 
     def _carrier(
         self,
@@ -172,19 +176,17 @@ class SharedSteps:
         check_batch(batch, self.division)
         rows = self.division.share_of(batch)
         self.params.initialise_declared()
-        backward, leaving = self.backward.launched, self._leaving
+        backward = self.backward.launched
 
         def behind(end: int) -> None:
             for kind, item in self._reductions.items():
-                if end in leaving[kind]:
-                    item.carrier.behind(end, leaving[kind][end])
+                if end in self._leaving[kind]:
+                    item.carrier.behind(end, self._leaving[kind][end])
             for item in summing:
                 item.advance()
 
-        ends = sorted({end for found in leaving.values() for end in found})
-        wanted = {item.name for _, item in self.update.plan.of_kind(BufferKind.INPUT)} - {SQUARES}
-        summing = [item.begun(wanted) for item in self._reductions.values()]
-        with backward.in_pieces(rows, ends, behind, left=self._outputs) as results:
+        summing = [item.begun(self._wanted) for item in self._reductions.values()]
+        with backward.in_pieces(rows, self._ends, behind, left=self._outputs) as results:
             for item in summing:
                 item.finish()
         squares = sum(item.squares for item in self._reductions.values())
@@ -194,8 +196,8 @@ class SharedSteps:
         total = np.float32(sum(item for item, _ in found))
         given: dict[str, Any] = {SQUARES: total} if self._split.takes_squares else {}
         for item in self._reductions.values():
-            given |= item.carrier.given(wanted)
-        made = self._updated(given, wanted - given.keys())
+            given |= item.carrier.given(self._wanted)
+        made = self._updated(given, self._wanted - given.keys())
         if self.owners is not None:
             held = self.owners.owner
             self.owners.publish({n: self.session.place(BufferKind.STATE, n) for n in held})

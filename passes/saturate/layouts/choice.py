@@ -21,7 +21,7 @@ from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.rewriting import inline, rewrite_block
 from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.passes.saturate.layouts.turned_images import Convolution, turn_channels_last
-from mgn.passes.saturate.sharing.chosen import ChosenOperations
+from mgn.passes.saturate.sharing.chosen import Source
 from mgn.passes.saturate.sharing.names import structure_of
 
 LAYOUTS = "channels first", "channels last"
@@ -60,15 +60,15 @@ def is_turned(report: SaturateReport) -> bool:
     return first is not None and last is not None and last < first
 
 
-def turn_as(graph: GraphOp, known: ChosenOperations) -> bool:
+def turn_as(graph: GraphOp, source: Source) -> bool:
     """Puts channels last where another size of the graph has them so. Whether it is that graph; one
     of another structure stays as it is.
     """
-    if not known.turned:
-        return structure_of(graph) == known.structure
+    if not source.turned:
+        return structure_of(graph) == source.structure
     trial = graph.clone()
     turn_images(trial)
-    alike = structure_of(trial) == known.structure
+    alike = structure_of(trial) == source.structure
     trial.erase()
     if alike:
         turn_images(graph)

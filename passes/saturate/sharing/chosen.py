@@ -26,16 +26,24 @@ Row = tuple[str, tuple[int, ...], int]
 
 
 @dataclass(frozen=True)
-class ChosenOperations:
-    """What values of a choice are computed by. `structure` is that of its graph, `sizes` are those
-    of its inputs; `rules` acted there; `turned` says that images lie with their channels last;
-    `values` are the names of the program's values, in their order, `NONE` where none was computed.
+class Source:
+    """A graph that kernels were chosen for. `structure` is that of the graph, `sizes` are those of
+    its inputs; `rules` acted there; `turned` says that images lie with their channels last.
     """
 
     structure: str
     sizes: str
     rules: tuple[str, ...]
     turned: bool
+
+
+@dataclass(frozen=True)
+class ChosenOperations:
+    """What values of a choice are computed by. `values` are the names of the program's values, in
+    their order, `NONE` where none was computed.
+    """
+
+    source: Source
     rows: tuple[Row, ...]
     leaves: tuple[tuple[str, int], ...]
     values: tuple[int, ...]
@@ -44,16 +52,6 @@ class ChosenOperations:
     def named(self) -> Mapping[tuple[str, tuple[int, ...]], int]:
         """The name of what an operation computes."""
         return {(operation, operands): name for operation, operands, name in self.rows}
-
-
-@dataclass(frozen=True)
-class Source:
-    """A graph that kernels were chosen for, as `ChosenOperations` says of it."""
-
-    structure: str
-    sizes: str
-    rules: tuple[str, ...]
-    turned: bool
 
 
 def chosen_operations(
@@ -87,10 +85,7 @@ def chosen_operations(
             for item in items:
                 rows.setdefault(item, names[key])
     return ChosenOperations(
-        source.structure,
-        source.sizes,
-        source.rules,
-        source.turned,
+        source,
         tuple([(*item, name) for item, name in rows.items()]),
         tuple(leaves.items()),
         tuple([names.get(key, NONE) for key in view.values]),

@@ -104,7 +104,8 @@ def test_what_is_found_is_right_and_near_the_best(rows: int, device: str) -> Non
     reference = known(mixers(64), device)
     after, report = searched(mixers(rows), device, reference)
     whole = searched(mixers(rows), device)[1]
-    assert report.among == reference.sizes == "x0 of 64×32, x1 of 32×32, x2 of 32×32, x3 of 32×32"
+    sizes = "x0 of 64×32, x1 of 32×32, x2 of 32×32, x3 of 32×32"
+    assert report.among == reference.source.sizes == sizes
     assert f"those chosen for {report.among}" in str(report) and not whole.among
     assert report.candidates < whole.candidates
     assert report.cost_after <= DEARER * whole.cost_after
@@ -141,7 +142,7 @@ def test_another_graph_is_searched_whole(other: GraphOp) -> None:
 def test_an_operation_that_is_not_to_be_had_leaves_the_others_narrow() -> None:
     """A mean over 64 rows is a product with a reciprocal, which one over 65 is not."""
     reference = known(mixers(64))
-    assert "div-power-of-two" in reference.rules
+    assert "div-power-of-two" in reference.source.rules
     after, report = searched(mixers(65), reference=reference)
     whole, narrow = searched(mixers(65))[1], searched(mixers(128), reference=reference)[1]
     assert report.among and narrow.candidates <= report.candidates < whole.candidates
