@@ -6,20 +6,24 @@ an element of a row, the stage in which each value can be computed, and what is 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 
 from mgn.dialects.fusion.forms import BLOCK_SUMS
+from mgn.dialects.mgn.element_cost import ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.body import Body, Indices, Node
 from mgn.passes.kernels.index import Index, delinearised
 from mgn.passes.kernels.index_maps import reshaped_index
 
 _WEIGHTS = {
-    **dict.fromkeys(("exp", "expm1", "log", "log1p", "tanh", "erf", "pow", "sin", "cos", "tan"), 8),
-    **dict.fromkeys(("div", "sqrt", "rsqrt", "recip", "mod"), 3),
     **dict.fromkeys(("gather", "pad", "concat"), 4),
     **dict.fromkeys(("input", "splat", "reshape"), 0),
 }
+"""What an operation that is not elementwise counts for, in additions, where it is not 1."""
+
+_STEPS = ((60.0, 8), (19.0, 3))
+"""What an elementwise one counts for, by the least multiply-adds that it costs a CPU."""
 
 _IN_PLACE = ("reshape", "broadcast_to")
 """Movements whose elements are those of their operand in its order."""
@@ -252,6 +256,12 @@ def _frontier(roots: list[Node], known: set[Node], space: RowSpace) -> list[Node
     return found
 
 
+@cache
+def _weight(name: str) -> int:
+    cost = ELEMENT_COST[name].cpu if name in ELEMENT_COST else 0.0
+    return next((weight for least, weight in _STEPS if cost >= least), _WEIGHTS.get(name, 1))
+
+
 def _cost(node: Node, available: set[Node]) -> int:
     seen: set[Node] = set()
     pending, total = [node], 0
@@ -260,6 +270,6 @@ def _cost(node: Node, available: set[Node]) -> int:
         if current in seen or current in available or current.kind is Kind.REDUCTION:
             continue
         seen.add(current)
-        total += _WEIGHTS.get(current.name, 1)
+        total += _weight(current.name)
         pending.extend(current.operands)
     return total

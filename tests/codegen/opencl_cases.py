@@ -26,6 +26,7 @@ from tests.codegen.opencl_references import (
     shift,
 )
 from tests.support.opencl_fixture import DTYPES, FLOATS, INTEGERS
+from tests.support.ulps import FUNCTION_ULPS
 
 CASTS = "fptosi|fptoui|sitofp|uitofp|trunci|extsi|extui|index_cast"
 COUNT = 256
@@ -152,30 +153,34 @@ def integers(operation: str, reference: Any, arity: int = 2, unsigned: bool = Fa
     return [Case(f"%r = {operation} {names} : {{0}}", (e,) * arity, e, computed) for e in INTEGERS]
 
 
-# A function that OpenCL lets differ by so many units in the last place, plus the final rounding.
-UNARY: list[tuple[str, Any, float, float, float]] = [
-    ("math.acos", np.arccos, 5, -1, 1),
-    ("math.acosh", np.arccosh, 5, 1, 99),
-    ("math.asin", np.arcsin, 5, -1, 1),
-    ("math.asinh", np.arcsinh, 5, -np.inf, np.inf),
-    ("math.atan", np.arctan, 6, -np.inf, np.inf),
-    ("math.atanh", np.arctanh, 6, -0.99, 0.99),
-    ("math.cbrt", np.cbrt, 3, -np.inf, np.inf),
-    ("math.cos", np.cos, 5, -np.inf, np.inf),
-    ("math.cosh", np.cosh, 5, -np.inf, np.inf),
-    ("math.erf", erf, 17, -np.inf, np.inf),
-    ("math.exp", np.exp, 4, -np.inf, np.inf),
-    ("math.exp2", np.exp2, 4, -np.inf, np.inf),
-    ("math.expm1", np.expm1, 4, -np.inf, np.inf),
-    ("math.log", np.log, 4, -np.inf, np.inf),
-    ("math.log10", np.log10, 4, -np.inf, np.inf),
-    ("math.log1p", np.log1p, 3, -np.inf, np.inf),
-    ("math.log2", np.log2, 4, -np.inf, np.inf),
-    ("math.rsqrt", lambda x: 1 / np.sqrt(x), 3, -np.inf, np.inf),
-    ("math.sin", np.sin, 5, -np.inf, np.inf),
-    ("math.sinh", np.sinh, 5, -np.inf, np.inf),
-    ("math.tan", np.tan, 6, -np.inf, np.inf),
-    ("math.tanh", np.tanh, 6, -np.inf, np.inf),
+def off(function: str) -> float:
+    """What OpenCL lets a function differ by, and the final rounding."""
+    return FUNCTION_ULPS[function] + 1
+
+
+UNARY: list[tuple[str, Any, float, float]] = [
+    ("acos", np.arccos, -1, 1),
+    ("acosh", np.arccosh, 1, 99),
+    ("asin", np.arcsin, -1, 1),
+    ("asinh", np.arcsinh, -np.inf, np.inf),
+    ("atan", np.arctan, -np.inf, np.inf),
+    ("atanh", np.arctanh, -0.99, 0.99),
+    ("cbrt", np.cbrt, -np.inf, np.inf),
+    ("cos", np.cos, -np.inf, np.inf),
+    ("cosh", np.cosh, -np.inf, np.inf),
+    ("erf", erf, -np.inf, np.inf),
+    ("exp", np.exp, -np.inf, np.inf),
+    ("exp2", np.exp2, -np.inf, np.inf),
+    ("expm1", np.expm1, -np.inf, np.inf),
+    ("log", np.log, -np.inf, np.inf),
+    ("log10", np.log10, -np.inf, np.inf),
+    ("log1p", np.log1p, -np.inf, np.inf),
+    ("log2", np.log2, -np.inf, np.inf),
+    ("rsqrt", lambda x: 1 / np.sqrt(x), -np.inf, np.inf),
+    ("sin", np.sin, -np.inf, np.inf),
+    ("sinh", np.sinh, -np.inf, np.inf),
+    ("tan", np.tan, -np.inf, np.inf),
+    ("tanh", np.tanh, -np.inf, np.inf),
 ]
 
 CASES: list[Case] = [
@@ -201,13 +206,13 @@ CASES: list[Case] = [
     *floats("math.trunc", np.trunc, 1),
     *floats("math.copysign", np.copysign, 2),
     *floats("math.sqrt", np.sqrt, 1),
-    *floats("math.fma", fused, 3, 1, low=-64, high=64),
-    *floats("math.powf", np.power, 2, 17, low=0.0625, high=8),
-    *floats("math.atan2", np.arctan2, 2, 7),
+    *floats("math.fma", fused, 3, off("fma"), low=-64, high=64),
+    *floats("math.powf", np.power, 2, off("pow"), low=0.0625, high=8),
+    *floats("math.atan2", np.arctan2, 2, off("atan2")),
     *(
         case
-        for name, f, ulps, low, high in UNARY
-        for case in floats(name, f, 1, ulps, low=low, high=high)
+        for name, f, low, high in UNARY
+        for case in floats(f"math.{name}", f, 1, off(name), low=low, high=high)
     ),
     *(
         Case(
@@ -215,7 +220,7 @@ CASES: list[Case] = [
             ("f32",),
             "f32",
             lambda a: a**3,
-            17,
+            off("pown"),
             lanes=(1,),
         ),
     ),

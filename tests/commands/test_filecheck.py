@@ -5,6 +5,7 @@ A test's RUN lines may hold `mgn-opt`, `mgn-run`, `filecheck` and `not`, joined 
 """
 
 import io
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from filecheck.matcher import Matcher
 from filecheck.options import parse_argv_options
 from filecheck.parser import Parser
 
+from mgn.driver.pipelines import PASSES
 from tests.conftest import ROOT, Outcome, run_in_process
 
 FOLDER = ROOT / "filecheck"
@@ -105,3 +107,14 @@ def test_filecheck_file_passes(path: Path, tmp_path: Path) -> None:
         if outcome.status:
             sys.stdout.write(outcome.stdout)
             pytest.fail(f"{substituted}\n{outcome.stderr}", pytrace=False)
+
+
+OWN_PASSES = [name for name, row in PASSES.items() if row.module.startswith("mgn.")]
+
+
+@pytest.mark.parametrize("name", OWN_PASSES)
+def test_every_pass_of_mgn_has_a_file(name: str) -> None:
+    texts = (path.read_text(encoding="utf-8") for path in FILES)
+    commands = [command for text in texts for command in run_lines(text)]
+    named = re.compile(rf"-p \S*(?<![\w-]){name}(?![\w-])")
+    assert any(map(named.search, commands)), f"add a folder filecheck/{name} with a file"

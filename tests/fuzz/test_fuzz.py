@@ -12,11 +12,10 @@ from mgn.codegen.opencl import arithmetic as opencl_arithmetic
 from mgn.codegen.opencl.expression import ADD
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.interpreter import Interpreter
-from mgn.dialects.mgn.operation import FLOATS, OPERATIONS, Kind
+from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.saturate import Rule, RuleClass, forget_rule, register_rule
 from mgn.runtime.errors import RuntimeFault
-from tests.fuzz import bounds as value_bounds
 from tests.fuzz import trial
 from tests.fuzz.__main__ import main
 from tests.fuzz.bounds import Bounds
@@ -54,22 +53,6 @@ def test_every_operation_is_drawn() -> None:
     for _, program in programs(400, "drawn"):
         drawn |= program.names
     assert len(drawn) > 0.9 * len(MAKERS)
-
-
-def test_every_core_elementwise_operation_of_floats_has_bounds() -> None:
-    taken = {
-        name
-        for name, spec in OPERATIONS.items()
-        if spec.kind is Kind.ELEMENTWISE and spec.is_core and spec.operands[0].accepts & FLOATS
-    }
-    tables = (
-        value_bounds.UNARY,
-        value_bounds.EXACT_UNARY,
-        value_bounds.BINARY,
-        value_bounds.EXACT_BINARY,
-    )
-    known = {*value_bounds.COMPARISONS, "where", "cast", "isnan", "round_tf32"}.union(*tables)
-    assert sorted(taken - known) == [], "their rows are missing in tests/fuzz/bounds.py"
 
 
 def test_a_seed_stands_for_one_program() -> None:

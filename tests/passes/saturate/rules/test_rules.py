@@ -18,15 +18,13 @@ from mgn.passes.saturate.rules.patterns import PatternError
 from mgn.passes.saturate.rules.rule import Rule, RuleClass, RuleError
 from mgn.passes.saturate.rules.table import RULES, forget_rule, register_rule
 from mgn.testing import UnsoundRule, check_rule
-from tests.passes.saturate.rules.examples.rule_trials import try_rule
+from tests.passes.saturate.rules.examples.rule_trials import check_row
 from tests.passes.saturate.saturate_programs import CPU, build_graph, saturated
 
 
 @pytest.mark.parametrize("name", list(RULES))
 def test_both_sides_of_every_rule_are_equal_on_random_instances(name: str) -> None:
-    outcome = try_rule(RULES[name])
-    assert outcome.acted > 0, "the rule acted on no instance"
-    assert outcome.agreed == outcome.acted
+    assert check_row(RULES[name]).passes
 
 
 @pytest.mark.parametrize("name", list(RULES))

@@ -9,5 +9,6 @@ from tests.passes.saturate.rules.examples.rule_examples import example_of
 ACTED_ON = 6
 """Instances that a row must have acted on; fewer would let variants of `test_rules_wrong` pass."""
 
+check_row = partial(testing.check_rule, wanted=ACTED_ON, examples=example_of)
 try_rule = partial(testing.try_rule, wanted=ACTED_ON, examples=example_of)
 instances = partial(rule_instances, examples=example_of)
