@@ -144,21 +144,30 @@ class Chain:
         self, number: int, mode: Sequence[bool], known: dict[tuple[LocalProblem, bytes], _Ways]
     ) -> _Ways:
         before, behind = self.states[number], self.states[number + 1]
-        every = [self._roles(number, one, other, mode) for one, other in product(before, behind)]
-        roles = np.array(every, dtype=np.int8).reshape(len(every), -1)
+        shape = len(before), len(behind)
+        at_ends = self._roles(number, mode)
+        names = sorted(self.links[number].name_of)
+        roles = np.zeros((*shape, len(names)), dtype=np.int8)
+        for place, name in enumerate(names):
+            roles[:, :, place] = at_ends[name]
+        roles = roles.reshape(shape[0] * shape[1], len(names))
         key = self.links[number].problem, roles.tobytes()
-        return known.setdefault(key, _Ways(roles, (len(before), len(behind))))
+        return known.setdefault(key, _Ways(roles, shape))
 
-    def nearest(self, solve: Solve) -> Solution:
-        """A choice near the best one, and a bound on the cost of all: of the cheapest path, where
-        each link costs what it does with the most that is given and the least that is wanted.
-        """
+    def bound(self, solve: Solve) -> None:
+        """Solves each link where the most is given and the least is wanted."""
         for place, link in enumerate(self.links):
             ways = [mode[place] for mode in self.ways]
             easiest = np.min([way.roles.min(axis=0) for way in ways], axis=0)
             solution = self._solved(link, easiest, solve)
             for way in ways:
                 way.bound(easiest, solution)
+
+    def nearest(self, solve: Solve) -> Solution:
+        """A choice near the best one, and a bound on the cost of all: of the cheapest path, where
+        each link costs what it does at least.
+        """
+        self.bound(solve)
         for ways in self.ways:
             done = [self._follow(ways, solve, is_back) for is_back in (True, False)]
             if any(done):
@@ -246,22 +255,23 @@ class Chain:
                 best = float(costs[0]), path
         return best
 
-    def _roles(self, number: int, before: State, behind: State, mode: Sequence[bool]) -> list[Role]:
-        """What its ends are to a link."""
-        link, found = self.links[number], dict[int, Role]()
-        for key, giver in zip(self._cut(number - 1), before, strict=True):
+    def _roles(self, number: int, mode: Sequence[bool]) -> dict[int, np.ndarray]:
+        """What each class at its ends is to a link, for each state before it and each behind."""
+        link, found = self.links[number], dict[int, np.ndarray]()
+        before, behind = (np.array(self.states[place]) for place in (number, number + 1))
+        for place, key in enumerate(self._cut(number - 1)):
             has = key in self.links[number - 1].written
-            none = Role.LACKING if has else Role.OWN
-            found[key] = {Giver.BEFORE: Role.GIVEN, Giver.BEHIND: Role.WANTED}.get(giver, none)
-        for key, giver in zip(self._cut(number), behind, strict=True):
+            roles = np.array([Role.LACKING if has else Role.OWN, Role.GIVEN, Role.WANTED])
+            found[key] = roles[before[:, place], None]
+        for place, key in enumerate(self._cut(number)):
             none = Role.OWN if key in link.written else Role.LACKING
-            found[key] = {Giver.BEFORE: Role.WANTED, Giver.BEHIND: Role.GIVEN}.get(giver, none)
+            found[key] = np.array([none, Role.WANTED, Role.GIVEN])[behind[None, :, place]]
         for (key, home), is_there in zip(self.hubs.items(), mode, strict=True):
             if number == home:
-                found[key] = Role.WANTED if is_there else Role.OWN
+                found[key] = np.array(Role.WANTED if is_there else Role.OWN)
             else:
-                found[key] = Role.GIVEN if is_there else Role.LACKING
-        return [found[key] for key in sorted(link.name_of)]
+                found[key] = np.array(Role.GIVEN if is_there else Role.LACKING)
+        return found
 
     def _cut(self, number: int) -> Sequence[int]:
         return self.between[number] if 0 <= number < len(self.between) else ()

@@ -71,7 +71,8 @@ def cost_of(problem: LocalProblem, chosen: Iterable[int]) -> float:
 class ExactSolver:
     """Solves problems until the processor's time is `deadline`; equal ones are solved once.
     `timed_out` says that time kept one from its proof, and `solved` are those that are not decided
-    by comparison.
+    by comparison. `whole` is what those cost at least that linear programs were solved for, and
+    `fractions` is what these programs allowed at first.
     """
 
     def __init__(self, deadline: float, memoise: bool = True, near: float = PROVED) -> None:
@@ -80,6 +81,7 @@ class ExactSolver:
         self.cores: dict[LocalProblem, Solution] = table(memoise)
         self.solved: set[LocalProblem] = set()
         self.timed_out = False
+        self.whole, self.fractions = 0.0, 0.0
         self.last: tuple[LocalProblem, list[Part]] | None = None
 
     def solve(self, problem: LocalProblem, effort: int = 0) -> Solution:
@@ -130,7 +132,10 @@ class ExactSolver:
             for part in parts_of(core):
                 solution = self.cores.get(part.problem)
                 if solution is None:
-                    solution = _decided(part.problem) or self._solve_core(part.problem, effort)
+                    solution = _decided(part.problem)
+                    if solution is None:
+                        solution = self._solve_core(part.problem, effort)
+                        self.whole += solution.bound
                     self.cores[part.problem] = solution
                 if solution.chosen is None:
                     return NONE
@@ -149,6 +154,7 @@ class ExactSolver:
         if relaxation is None:
             self.has_time()
             return Solution(_found_soon(problem), _least_price(problem))
+        self.fractions += relaxation.bound
         known, cost, left, share = NONE, inf, Part(problem, ()), 1.0
         idle = 0 if len(problem.prices) >= LARGE else IDLE
         while not relaxation.is_whole:

@@ -10,7 +10,8 @@ of the ring, in which no kernel that reads the next class writes it; of all prob
 of the least cost is next.
 
 A large problem in which each class is tied to many is solved along its chain (`chain.py`), and the
-choice is near the best one.
+choice is near the best one. Where the linear programs of its links are near what these cost, so is
+that of the whole, and the whole is solved.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -39,6 +40,11 @@ LARGE, NEAR = 10_000, 1e-3
 WIDE = 24
 """Classes that one is tied to when it is eliminated, above which a large problem is too hard to
 solve as a whole.
+"""
+
+FIRM = 0.02
+"""How far the linear programs of links may be, relatively, from what links cost, where that of the
+whole is soon decided too.
 """
 
 Arc = tuple[int, int]
@@ -92,7 +98,11 @@ def _along_chain(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSo
     if chain is None:
         return NONE
     roughly = ExactSolver(solver.deadline, solver.memoise, NEAR)
-    found = outside(needed, chain.nearest(partial(cheapest_choice, solver=roughly)))
+    solve = partial(cheapest_choice, solver=roughly)
+    chain.bound(solve)
+    if roughly.whole <= roughly.fractions * (1.0 + FIRM) and not roughly.timed_out:
+        return NONE
+    found = outside(needed, chain.nearest(solve))
     solver.solved |= roughly.solved
     solver.timed_out |= roughly.timed_out
     if found.chosen is None or not rings_of(problem, found.chosen):

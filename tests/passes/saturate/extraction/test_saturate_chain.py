@@ -5,7 +5,7 @@ from functools import cache, partial
 
 import pytest
 
-from mgn.passes.saturate.extraction import rings
+from mgn.passes.saturate.extraction import exact, rings
 from mgn.passes.saturate.extraction.chain import Chain, chain_of
 from mgn.passes.saturate.extraction.components import LocalProblem
 from mgn.passes.saturate.extraction.elimination import width_of
@@ -76,12 +76,39 @@ def test_a_large_problem_is_solved_along_its_chain(
 ) -> None:
     monkeypatch.setattr(rings, "LARGE", 2)
     monkeypatch.setattr(rings, "WIDE", -1)
+    monkeypatch.setattr(rings, "FIRM", -1.0)
     problem = long_problem(seed)
     solution = cheapest_choice(problem, ExactSolver(later()))
     assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
     best = least_cost(problem, acyclic=True)
     assert solution.bound <= best * (1 + 1e-6)
     assert cost_of(problem, solution.chosen) >= best * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_the_programs_of_links_are_near_the_whole_is_solved(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rings, "LARGE", 2)
+    monkeypatch.setattr(rings, "NEAR", 0.0)
+    monkeypatch.setattr(rings, "WIDE", -1)
+    monkeypatch.setattr(rings, "FIRM", 10.0)
+    problem = long_problem(seed)
+    solution = cheapest_choice(problem, ExactSolver(later()))
+    assert solution.chosen is not None
+    best = least_cost(problem, acyclic=True)
+    assert cost_of(problem, solution.chosen) == pytest.approx(best)
+    assert solution.bound == pytest.approx(best)
+
+
+def test_programs_with_fractions_are_not_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three wanted classes each kernel writes two: half of each of three kernels is enough."""
+    monkeypatch.setattr(exact, "WIDTH", 0)
+    pairs = ((0, 1), (1, 2), (0, 2))
+    ways = LocalProblem((0, 1, 2), (*pairs, (0,), (1,), (2,)), ((),) * 6, (2.0,) * 3 + (1.5,) * 3)
+    solver = ExactSolver(later())
+    assert solver.solve(ways).bound == pytest.approx(3.5)
+    assert solver.whole == pytest.approx(3.5) and solver.fractions == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
