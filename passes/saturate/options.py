@@ -14,14 +14,15 @@ from mgn.passes.saturate.sharing.chosen import ChosenOperations
 class SaturateOptions:
     """What may be done.
 
-    `classes` are the rules that may act. `time_budget` and `extract_budget` are the processor's
-    seconds for saturation and for extraction, of up to 20,000 e-nodes and 10,000 candidates; more
-    have more in proportion. `fuse` allows kernels of several operations. `prepare` computes what
-    parameters alone decide once, when they are set. `moderate` lets rules take parameters to be
-    moderate; an executable checks that when they are set. `memoise` decides equal regions of a
-    graph, and equal graphs, once; without it only what a body costs, alone or arranged as several,
-    is looked up. `reference` has the operations that were chosen at another size: a graph of their
-    structure is searched among these alone.
+    `classes` are the rules that may act. `time_budget` has the processor's seconds for
+    saturation, of up to 20,000 e-nodes. `extract_budget` bounds the work of extraction, of up to
+    10,000 candidates, by the seconds that it takes a core: work is counted, and no choice depends
+    on a machine's speed. More have more in proportion. `fuse` allows kernels of several operations.
+    `prepare` computes what parameters alone decide once, when they are set. `moderate` lets rules
+    take parameters to be moderate; an executable checks that when they are set. `memoise` decides
+    equal regions of a graph, and equal graphs, once; without it only what a body costs, alone or
+    arranged as several, is looked up. `reference` has the operations that were chosen at another
+    size: a graph of their structure is searched among these alone.
     """
 
     classes: frozenset[RuleClass] = DEFAULT_CLASSES

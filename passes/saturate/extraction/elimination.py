@@ -21,6 +21,7 @@ from mgn.passes.saturate.extraction.components import LocalProblem
 from mgn.passes.saturate.extraction.necessity import bits_of
 from mgn.passes.saturate.extraction.purchases import Market
 from mgn.passes.saturate.extraction.tables import NOTHING, State, Table, Trail
+from mgn.passes.saturate.extraction.work import STATE, Work
 
 ANY = 2**62
 """Where there is no limit."""
@@ -166,11 +167,12 @@ class Elimination:
         return tuple(found)
 
 
-def good_choice(problem: LocalProblem) -> tuple[int, ...] | None:
+def good_choice(problem: LocalProblem, work: Work) -> tuple[int, ...] | None:
     """A closed choice near the best one, found soon: of large tables the states that promise most
     are kept. None where there is no choice.
     """
     elimination = Elimination(problem, ANY, ANY, ANY, BEAM)
+    work.did(elimination.work, STATE)
     return elimination.candidates(elimination.decided) if elimination.feasible else None
 
 

@@ -1,7 +1,7 @@
 """The cheapest closed choice of kernels for one problem, with a proof.
 
-In: a `LocalProblem`, a deadline. Out: a `Solution`: the chosen candidates, and a bound on the cost
-of any choice.
+In: a `LocalProblem`, and `Work` that may be done. Out: a `Solution`: the chosen candidates, and a
+bound on the cost of any choice.
 
 What no best choice needs is left out, and the problem falls into parts; equal parts are solved
 once. In each part, classes tied to few others are eliminated. What is left is a linear program. Of
@@ -12,7 +12,6 @@ Where that does not help, the problem is branched on; and before all that on a c
 are tied to, without which it falls apart.
 """
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
@@ -23,6 +22,7 @@ from mgn.passes.saturate.extraction.components import LocalProblem, Part
 from mgn.passes.saturate.extraction.elimination import Elimination, good_choice
 from mgn.passes.saturate.extraction.pruning import parts_of
 from mgn.passes.saturate.extraction.relaxation import Program, Relaxation, among
+from mgn.passes.saturate.extraction.work import LOOKED_AT, STATE, Work
 
 WIDTH, WIDER = 8, 2
 """Classes that one is tied to which is eliminated: at first, and how many more each time again."""
@@ -69,14 +69,14 @@ def cost_of(problem: LocalProblem, chosen: Iterable[int]) -> float:
 
 
 class ExactSolver:
-    """Solves problems until the processor's time is `deadline`; equal ones are solved once.
-    `timed_out` says that time kept one from its proof, and `solved` are those that are not decided
-    by comparison. `whole` is what those cost at least that linear programs were solved for, and
-    `fractions` is what these programs allowed at first.
+    """Solves problems with the work that is left; equal ones are solved once. `timed_out` says that
+    one had too little for its proof, and `solved` are those that are not decided by comparison.
+    `whole` is what those cost at least that linear programs were solved for, and `fractions` is
+    what these programs allowed at first.
     """
 
-    def __init__(self, deadline: float, memoise: bool = True, near: float = PROVED) -> None:
-        self.deadline, self.memoise, self.near = deadline, memoise, near
+    def __init__(self, work: Work, memoise: bool = True, near: float = PROVED) -> None:
+        self.work, self.memoise, self.near = work, memoise, near
         self.known: dict[LocalProblem, Solution] = table(memoise)
         self.cores: dict[LocalProblem, Solution] = table(memoise)
         self.solved: set[LocalProblem] = set()
@@ -100,11 +100,12 @@ class ExactSolver:
         """The parts of a problem; the last one's are remembered."""
         if self.last is None or self.last[0] != problem:
             self.last = problem, parts_of(problem)
+            self.work.did(len(problem.prices), LOOKED_AT)
         return self.last[1]
 
-    def has_time(self) -> bool:
-        """Whether there is time for another proof; noted where there is none."""
-        left = time.process_time() < self.deadline
+    def has_work(self) -> bool:
+        """Whether work is left for another proof; noted where there is none."""
+        left = self.work.left > 0.0
         self.timed_out |= not left
         return left
 
@@ -124,6 +125,7 @@ class ExactSolver:
             WORK * HARDER**effort,
             TOTAL + EACH * len(problem.prices),
         )
+        self.work.did(elimination.work, STATE)
         if not elimination.feasible:
             return NONE
         trails, bound = list(elimination.decided), elimination.cost
@@ -149,24 +151,24 @@ class ExactSolver:
         ways = None if hub is None else written_or_not(problem, hub)
         if ways is not None and _falls_apart(ways[0].problem):
             return self._best_of(problem, ways, effort)
-        program = Program(problem)
-        relaxation = program.relaxed(self.deadline)
+        program = Program(problem, self.work)
+        relaxation = program.relaxed()
         if relaxation is None:
-            self.has_time()
-            return Solution(_found_soon(problem), _least_price(problem))
+            self.has_work()
+            return Solution(_found_soon(problem, self.work), _least_price(problem))
         self.fractions += relaxation.bound
         known, cost, left, share = NONE, inf, Part(problem, ()), 1.0
         idle = 0 if len(problem.prices) >= LARGE else IDLE
         while not relaxation.is_whole:
-            known = _nearest(relaxation, known, NEAREST[:1] if idle < IDLE else NEAREST)
+            known = self._nearest(relaxation, known, NEAREST[:1] if idle < IDLE else NEAREST)
             cost = inf if known.chosen is None else cost_of(problem, known.chosen)
-            if cost <= relaxation.bound * (1.0 + self.near) or not self.has_time():
+            if cost <= relaxation.bound * (1.0 + self.near) or not self.has_work():
                 return Solution(known.chosen, relaxation.bound)
             left = relaxation.below(cost)
             share = len(left.problem.prices) / len(problem.prices)
             if idle == IDLE or share <= FEW:
                 break
-            closer = program.tightened(relaxation, self.deadline)
+            closer = program.tightened(relaxation)
             if closer is None:
                 idle = IDLE
             else:
@@ -188,24 +190,23 @@ class ExactSolver:
         best = _cheaper(problem, known, outside(left, cheaper))
         return Solution(best.chosen, max(relaxation.bound, min(cheaper.bound, cost)))
 
+    def _nearest(self, relaxation: Relaxation, known: Solution, many: Iterable[int]) -> Solution:
+        """A choice among so many times the kernels that fractions consist of, or a known one that
+        is cheaper.
+        """
+        problem = relaxation.problem
+        for times in many:
+            part = among(problem, relaxation.nearest(times))
+            found = Solution(_found_soon(part.problem, self.work), relaxation.bound)
+            known = _cheaper(problem, known, outside(part, found))
+        if known.chosen is None:  # what is near the bound may be no choice
+            known = Solution(_found_soon(problem, self.work), relaxation.bound)
+        return known
+
     def _best_of(self, problem: LocalProblem, ways: tuple[Part, Part], effort: int) -> Solution:
         """The best choice of two problems."""
         one, other = (outside(part, self.solve(part.problem, effort)) for part in ways)
         return Solution(_cheaper(problem, one, other).chosen, min(one.bound, other.bound))
-
-
-def _nearest(relaxation: Relaxation, known: Solution, many: Iterable[int]) -> Solution:
-    """A choice among so many times the kernels that fractions consist of, or a known one that is
-    cheaper.
-    """
-    problem = relaxation.problem
-    for times in many:
-        part = among(problem, relaxation.nearest(times))
-        found = outside(part, Solution(_found_soon(part.problem), relaxation.bound))
-        known = _cheaper(problem, known, found)
-    if known.chosen is None:  # what is near the bound may be no choice
-        known = Solution(_found_soon(problem), relaxation.bound)
-    return known
 
 
 def outside(part: Part, solution: Solution) -> Solution:
@@ -228,12 +229,12 @@ def _falls_apart(problem: LocalProblem) -> bool:
     return largest <= PIECE * len(problem.prices)
 
 
-def _found_soon(problem: LocalProblem) -> tuple[int, ...] | None:
+def _found_soon(problem: LocalProblem, work: Work) -> tuple[int, ...] | None:
     """A choice near the best one, part by part."""
     chosen: list[int] = []
     for part in parts_of(problem):
         solution = _decided(part.problem)
-        found = good_choice(part.problem) if solution is None else solution.chosen
+        found = good_choice(part.problem, work) if solution is None else solution.chosen
         if found is None:
             return None
         chosen += [part.candidates[number] for number in found]

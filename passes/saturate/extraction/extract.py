@@ -4,11 +4,10 @@ In: a view and its candidates. Out: an `Extraction`: chosen kernels in order, co
 any choice.
 
 The choice is cut into independent parts, and each is decided with a proof; equal parts are decided
-once. Where time ran out, a part's choice is the best one found by then. Ties go to the earlier
-candidate, so the result does not depend on timing unless a limit fires.
+once. Where no work is left, a part's choice is the best one found by then. Work is counted, and
+ties go to the earlier candidate, so the result does not depend on the machine's speed.
 """
 
-import time
 from dataclasses import dataclass
 
 from mgn.passes.saturate.candidates.candidates import CandidateSet
@@ -17,16 +16,17 @@ from mgn.passes.saturate.extraction.components import LocalProblem, components_o
 from mgn.passes.saturate.extraction.exact import ExactSolver, Solution
 from mgn.passes.saturate.extraction.rings import cheapest_choice, order_of
 from mgn.passes.saturate.extraction.selection import Selection, select
+from mgn.passes.saturate.extraction.work import Work
 
 BUDGETED = 10_000
-"""Candidates for which the time of an extraction is meant; where there are more, so is time."""
+"""Candidates for which the work of an extraction is meant; where there are more, so is work."""
 
 
 @dataclass
 class Extraction:
-    """The chosen kernels, a lower bound on the cost of any choice, and whether time kept that from
-    being the same; how many parts there were, and how many distinct ones were not decided by
-    comparison.
+    """The chosen kernels, a lower bound on the cost of any choice, and whether too little work was
+    allowed for these to be the same; how many parts there were, and how many distinct ones were not
+    decided by comparison.
     """
 
     selection: Selection
@@ -42,10 +42,10 @@ class Extraction:
         return max(0.0, (cost - self.bound) / cost) if cost > 0 else 0.0
 
 
-def extract(found: CandidateSet, time_budget: float = 2.0) -> Extraction:
-    """Chooses kernels."""
-    budget = time_budget * max(1.0, len(found.candidates) / BUDGETED)
-    solver = ExactSolver(time.process_time() + budget, found.memoise)
+def extract(found: CandidateSet, budget: float = 2.0) -> Extraction:
+    """Chooses kernels, with work of so many seconds for few candidates."""
+    seconds = budget * max(1.0, len(found.candidates) / BUDGETED)
+    solver = ExactSolver(Work(seconds), found.memoise)
     solutions: dict[LocalProblem, Solution] = table(found.memoise)
     preferred: dict[int, int] = {}
     bound = 0.0

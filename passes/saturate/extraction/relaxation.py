@@ -17,7 +17,8 @@ import numpy as np
 from mgn.passes.saturate.extraction.components import LocalProblem, Part
 from mgn.passes.saturate.extraction.program_rows import Columns, Rows, columns_of, rows_of
 from mgn.passes.saturate.extraction.rounding import rounded_rows
-from mgn.passes.saturate.extraction.solver import NEARLY, add_rows, run_until, solver_of
+from mgn.passes.saturate.extraction.solver import NEARLY, add_rows, run_within, solver_of
+from mgn.passes.saturate.extraction.work import ROUNDED, WRITTEN, Work
 
 DENSE = 4
 """Entries in rows of detours, for one in all others, above which these rows wait."""
@@ -77,10 +78,11 @@ class Relaxation:
 class Program:
     """The linear program of a problem, with the rows that fractions violated so far."""
 
-    def __init__(self, problem: LocalProblem) -> None:
-        self.problem = problem
+    def __init__(self, problem: LocalProblem, work: Work) -> None:
+        self.problem, self.work = problem, work
         self.columns = columns_of(problem)
         self.rows, self.detours = rows_of(problem, self.columns)
+        work.did(len(self.rows.values) + len(self.detours.values), WRITTEN)
         if len(self.detours.values) <= DENSE * len(self.rows.values):
             self.rows.extend(self.detours)
             self.detours = Rows()
@@ -89,12 +91,10 @@ class Program:
         costs[: len(problem.prices)] = np.array(problem.prices) * self.scale
         self.solver = solver_of(costs, self.rows)
 
-    def relaxed(self, deadline: float) -> Relaxation | None:
-        """The optimum with fractions; None where there is none until the processor's time is
-        `deadline`.
-        """
+    def relaxed(self) -> Relaxation | None:
+        """The optimum with fractions; None where no work is left before."""
         bound, idle = 0.0, 0
-        while run_until(self.solver, deadline):
+        while run_within(self.solver, self.work):
             solution = self.solver.getSolution()
             values = np.asarray(solution.col_value)
             before = bound
@@ -110,17 +110,18 @@ class Program:
             self._add(broken)
         return None
 
-    def tightened(self, before: Relaxation, deadline: float) -> Relaxation | None:
+    def tightened(self, before: Relaxation) -> Relaxation | None:
         """The optimum with rows besides that the one before violates; None where there are none, or
-        there is no time.
+        no work is left.
         """
+        self.work.did(len(self.rows.values), ROUNDED)
         broken = rounded_rows(self.rows, before.values, self.solver)
         for entries in self.detours.violated(before.values, NEARLY):
             broken.add(entries, 0.0)
         if not broken.lower:
             return None
         self._add(broken)
-        return self.relaxed(deadline)
+        return self.relaxed()
 
     def _add(self, rows: Rows) -> None:
         self.rows.extend(rows)

@@ -79,7 +79,7 @@ def cheapest_choice(problem: LocalProblem, solver: ExactSolver) -> Solution:
         best = _better(problem, best, chosen, bound)
         sure = bound * (1.0 + max(solver.near, PROVED if len(problem.prices) <= LARGE else NEAR))
         is_best = best.chosen is not None and cost_of(problem, best.chosen) <= sure
-        if not rings or is_best or cost_of(problem, closed) > sure or not solver.has_time():
+        if not rings or is_best or cost_of(problem, closed) > sure or not solver.has_work():
             return best
         if solver.near > PROVED and len(problem.prices) > LONG:
             return best
@@ -97,7 +97,7 @@ def _along_chain(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSo
     chain = chain_of(needed.problem)
     if chain is None:
         return NONE
-    roughly = ExactSolver(solver.deadline, solver.memoise, NEAR)
+    roughly = ExactSolver(solver.work, solver.memoise, NEAR)
     solve = partial(cheapest_choice, solver=roughly)
     chain.bound(solve)
     if roughly.whole <= roughly.fractions * (1.0 + FIRM) and not roughly.timed_out:

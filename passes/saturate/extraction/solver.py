@@ -4,17 +4,19 @@ simplex method", 2018).
 In: costs and rows of a linear program whose variables lie between 0 and 1. Out: a solver with it.
 """
 
-import time
 from typing import Any
 
 import numpy as np
 
 from mgn.passes.saturate.extraction.program_rows import Rows
+from mgn.passes.saturate.extraction.work import ENTRY, PIVOT, Work
 
 OPTIONS = {"output_flag": False, "threads": 1, "random_seed": 0, "presolve": "off"}
 """The search for a smaller program takes more time than it saves."""
 NEARLY = 1e-6
 """How far from a whole number a variable may be."""
+MOST = 2**31 - 1
+"""Iterations that the solver can count."""
 
 
 def solver_of(costs: np.ndarray, rows: Rows) -> Any:
@@ -50,16 +52,14 @@ def add_rows(solver: Any, rows: Rows) -> None:
     )
 
 
-def run_until(solver: Any, deadline: float) -> bool:
-    """Whether a solver found the optimum, from where it stopped, until the processor's time is
-    `deadline`; its own clock is the wall's, which on a busy machine is sooner at its limit.
-    """
-    while True:
-        left = deadline - time.process_time()
-        if left <= 0.0:
-            return False
-        solver.setOptionValue("time_limit", solver.getRunTime() + left)
-        solver.run()
-        status = str(solver.getModelStatus())
-        if status != "HighsModelStatus.kTimeLimit":
-            return status == "HighsModelStatus.kOptimal"
+def run_within(solver: Any, work: Work) -> bool:
+    """Whether a solver found the optimum, from where it stopped, with the work that is left."""
+    each = PIVOT * max(1, solver.getNumRow())
+    most = min(work.left / each, MOST)
+    if most < 1.0:
+        return False
+    solver.setOptionValue("simplex_iteration_limit", int(most))
+    solver.run()
+    work.did(solver.getInfo().simplex_iteration_count, each)
+    work.did(solver.getNumNz(), ENTRY)
+    return str(solver.getModelStatus()) == "HighsModelStatus.kOptimal"

@@ -10,7 +10,6 @@ where it costs no more than the figure. The figure goes up by steps, from what a
 least to what the known choice costs: few kernels stay below a low one.
 """
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -41,10 +40,10 @@ class Searched:
 
 
 def search_whole(
-    view: View, known: Searched, device: Device, limits: CutLimits, time_budget: float
+    view: View, known: Searched, device: Device, limits: CutLimits, budget: float
 ) -> Searched:
     """The candidates and the choice, or a cheaper one among more candidates."""
-    return _WholeSearch(view, known, device, limits, time_budget).best()
+    return _WholeSearch(view, known, device, limits, budget).best()
 
 
 class _WholeSearch:
@@ -54,7 +53,7 @@ class _WholeSearch:
         self, view: View, known: Searched, device: Device, limits: CutLimits, budget: float
     ) -> None:
         self.view, self.known, self.device, self.limits = view, known, device, limits
-        self.deadline = time.process_time() + budget
+        self.budget = budget
         self.every = EveryKernel(view, known.found, device, limits)
         self.placer = Placer(view)
         for key in known.found.handed:
@@ -104,8 +103,7 @@ class _WholeSearch:
         wider = wider.only(kept if self.view.left else undominated(kept))
         if len(wider.candidates) > self.limits.likely:
             raise TooMany
-        budget = max(self.deadline - time.process_time(), 0.0)
-        return Searched(wider, extract(wider, budget))
+        return Searched(wider, extract(wider, self.budget))
 
     def _described(self, best: Searched, left_out: Counter[str]) -> Searched:
         """The search with what it left out and why."""

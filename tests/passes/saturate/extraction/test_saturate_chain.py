@@ -15,7 +15,7 @@ from mgn.passes.saturate.extraction.rings import cheapest_choice, order_of
 from mgn.passes.saturate.extraction.separators import cuts_of
 from tests.passes.saturate.extraction.test_saturate_parts import (
     SEEDS,
-    later,
+    enough,
     least_cost,
     random_problem,
 )
@@ -51,7 +51,7 @@ def test_the_bound_of_a_chain_is_true_and_its_choice_is_one(seed: int) -> None:
     problem, links = long_problem(seed), chain(seed)
     if links is None:
         return
-    solve = partial(cheapest_choice, solver=ExactSolver(later()))
+    solve = partial(cheapest_choice, solver=ExactSolver(enough()))
     found = links.nearest(solve)
     assert found.bound <= least_cost(problem, acyclic=True) * (1 + 1e-6)
     if found.chosen is not None:
@@ -65,7 +65,7 @@ def test_what_is_tried_are_chains_and_choices() -> None:
     links = [found for seed in SEEDS if (found := chain(seed)) is not None]
     assert len(links) >= 20
     assert max(len(found.links) for found in links) >= 4
-    solver = ExactSolver(later())
+    solver = ExactSolver(enough())
     found = [chain.nearest(partial(cheapest_choice, solver=solver)) for chain in links]
     assert sum(solution.chosen is not None for solution in found) >= 0.7 * len(found)
 
@@ -78,7 +78,7 @@ def test_a_large_problem_is_solved_along_its_chain(
     monkeypatch.setattr(rings, "WIDE", -1)
     monkeypatch.setattr(rings, "FIRM", -1.0)
     problem = long_problem(seed)
-    solution = cheapest_choice(problem, ExactSolver(later()))
+    solution = cheapest_choice(problem, ExactSolver(enough()))
     assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
     best = least_cost(problem, acyclic=True)
     assert solution.bound <= best * (1 + 1e-6)
@@ -94,7 +94,7 @@ def test_where_the_programs_of_links_are_near_the_whole_is_solved(
     monkeypatch.setattr(rings, "WIDE", -1)
     monkeypatch.setattr(rings, "FIRM", 10.0)
     problem = long_problem(seed)
-    solution = cheapest_choice(problem, ExactSolver(later()))
+    solution = cheapest_choice(problem, ExactSolver(enough()))
     assert solution.chosen is not None
     best = least_cost(problem, acyclic=True)
     assert cost_of(problem, solution.chosen) == pytest.approx(best)
@@ -106,7 +106,7 @@ def test_programs_with_fractions_are_not_near(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(exact, "WIDTH", 0)
     pairs = ((0, 1), (1, 2), (0, 2))
     ways = LocalProblem((0, 1, 2), (*pairs, (0,), (1,), (2,)), ((),) * 6, (2.0,) * 3 + (1.5,) * 3)
-    solver = ExactSolver(later())
+    solver = ExactSolver(enough())
     assert solver.solve(ways).bound == pytest.approx(3.5)
     assert solver.whole == pytest.approx(3.5) and solver.fractions == pytest.approx(3.0)
 
@@ -134,7 +134,7 @@ def equal_layers(count: int) -> LocalProblem:
 
 def test_equal_links_are_solved_once() -> None:
     solved: list[LocalProblem] = []
-    solver = ExactSolver(later())
+    solver = ExactSolver(enough())
 
     def solve(problem: LocalProblem) -> Solution:
         solved.append(problem)

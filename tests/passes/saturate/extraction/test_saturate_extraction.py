@@ -112,6 +112,16 @@ def test_a_choice_that_ran_out_of_time_is_told_from_one_that_is_proved() -> None
     assert re.search(r"lower bound .*: proved optimal$", str(best), re.MULTILINE)
 
 
+def test_no_choice_depends_on_how_fast_the_clock_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, found = choices(egraph_graphs.training_graph(1))
+    for budget in (0.0, 0.002, 10.0):
+        usual = extract(found, budget)
+        with monkeypatch.context() as patch:
+            for clock in ("process_time", "perf_counter", "monotonic", "time"):
+                patch.setattr(time, clock, lambda: 1e9 * random.random())
+            assert extract(found, budget) == usual
+
+
 def test_a_choice_that_no_method_proves_is_not_called_proved() -> None:
     report = ExtractionReport(3.0, 2.0, 1.9, 0.05, False, 0, ())
     assert report.proof == "gap 5.00%"

@@ -1,12 +1,10 @@
 """Problems of choosing kernels: each step on the way to the cheapest choice keeps it."""
 
 import random
-import time
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations
 from math import inf
-from typing import Any
 
 import pytest
 
@@ -26,7 +24,8 @@ from mgn.passes.saturate.extraction.pruning import parts_of
 from mgn.passes.saturate.extraction.purchases import Market, Purchases
 from mgn.passes.saturate.extraction.relaxation import Program
 from mgn.passes.saturate.extraction.rings import cheapest_choice, order_of
-from mgn.passes.saturate.extraction.solver import run_until
+from mgn.passes.saturate.extraction.solver import run_within
+from mgn.passes.saturate.extraction.work import PIVOT, Work
 from mgn.passes.saturate.prices.forms import Form
 
 
@@ -76,8 +75,8 @@ def least_cost(problem: LocalProblem, acyclic: bool = False) -> float:
     )
 
 
-def later(seconds: float = 60.0) -> float:
-    return time.process_time() + seconds
+def enough() -> Work:
+    return Work(60.0)
 
 
 SEEDS = range(60)
@@ -99,7 +98,7 @@ def test_the_cheapest_choice_is_what_trying_everything_finds(
     monkeypatch.setattr(exact, "WORK", work)
     problem = random_problem(seed)
     best = least_cost(problem, acyclic=True)
-    solution = cheapest_choice(problem, ExactSolver(later()))
+    solution = cheapest_choice(problem, ExactSolver(enough()))
     assert solution.chosen is not None
     assert not order_of(problem, solution.chosen)[1]
     assert cost_of(problem, solution.chosen) == pytest.approx(best)
@@ -135,7 +134,7 @@ def test_eliminating_classes_does_not_change_the_least_cost(seed: int, width: in
     problem = random_problem(seed)
     elimination = Elimination(problem, width, 10_000, 100_000)
     core, trails = elimination.core()
-    left = ExactSolver(later()).solve(core)
+    left = ExactSolver(enough()).solve(core)
     assert left.chosen is not None
     trails = [*elimination.decided, *[trails[number] for number in left.chosen]]
     chosen = elimination.candidates(trails)
@@ -180,7 +179,7 @@ def test_one_of_two_problems_has_the_best_choice(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_choice_found_soon_is_a_choice_and_no_cheaper_than_the_best(seed: int) -> None:
     problem = random_problem(seed)
-    chosen = good_choice(problem)
+    chosen = good_choice(problem, enough())
     assert chosen is not None
     assert set(chosen) in map(set, closed_choices(problem))
     assert cost_of(problem, chosen) >= least_cost(problem) * (1 - 1e-9)
@@ -194,7 +193,7 @@ def test_fractions_cost_no_more_than_the_best_choice_and_leave_it_in(
     monkeypatch.setattr(relaxation, "DENSE", dense)
     problem = random_problem(seed)
     best = least_cost(problem)
-    found = Program(problem).relaxed(later())
+    found = Program(problem, enough()).relaxed()
     assert found is not None and found.bound <= best * (1 + 1e-7)
     left = found.below(best * 1.01)
     assert least_cost(left.problem) == pytest.approx(best)
@@ -213,7 +212,7 @@ def test_no_half_of_what_is_read_on_one_way_or_another_is_taken(
 ) -> None:
     """Whether the rows of detours are there from the start or wait until fractions violate them."""
     monkeypatch.setattr(relaxation, "DENSE", dense)
-    found = Program(DETOUR).relaxed(later())
+    found = Program(DETOUR, enough()).relaxed()
     assert found is not None and found.is_whole
     assert found.bound == pytest.approx(58.9)
 
@@ -232,9 +231,9 @@ def test_halves_of_kernels_are_decided(eliminated: bool, monkeypatch: pytest.Mon
     if not eliminated:
         monkeypatch.setattr(exact, "WORK", 0)
     problem = pairs_in_a_ring(2)
-    found = Program(problem).relaxed(later())
+    found = Program(problem, enough()).relaxed()
     assert found is not None and found.bound == pytest.approx(5.0) and not found.is_whole
-    solution = ExactSolver(later()).solve(problem)
+    solution = ExactSolver(enough()).solve(problem)
     assert solution.chosen is not None and len(solution.chosen) == 6
     assert solution.bound == pytest.approx(6.0)
 
@@ -244,15 +243,15 @@ def test_what_is_left_in_two_equal_places_is_solved_once(monkeypatch: pytest.Mon
     monkeypatch.setattr(exact, "WORK", 0)
     programs: list[LocalProblem] = []
 
-    def noted(problem: LocalProblem) -> Program:
+    def noted(problem: LocalProblem, work: Work) -> Program:
         programs.append(problem)
-        return Program(problem)
+        return Program(problem, work)
 
     monkeypatch.setattr(exact, "Program", noted)
     counts: list[int] = []
     for memoise in (True, False):
         programs.clear()
-        solution = ExactSolver(later(), memoise)._solve_part(pairs_in_a_ring(2), 0)  # pyright: ignore
+        solution = ExactSolver(enough(), memoise)._solve_part(pairs_in_a_ring(2), 0)  # pyright: ignore
         assert solution.chosen is not None and len(solution.chosen) == 6
         assert solution.bound == pytest.approx(6.0)
         counts.append(len(programs))
@@ -262,10 +261,10 @@ def test_what_is_left_in_two_equal_places_is_solved_once(monkeypatch: pytest.Mon
 def test_rows_rounded_from_others_leave_every_choice_in_and_halves_out() -> None:
     """Halves of all kernels of a ring of five cost 2.5, where three whole ones are needed."""
     problem = pairs_in_a_ring(2)
-    program = relaxation.Program(problem)
-    before = program.relaxed(later())
+    program = relaxation.Program(problem, enough())
+    before = program.relaxed()
     assert before is not None and before.bound == pytest.approx(5.0)
-    after = program.tightened(before, later())
+    after = program.tightened(before)
     assert after is not None and after.is_whole and after.bound == pytest.approx(6.0)
 
 
@@ -273,12 +272,12 @@ def test_rows_rounded_from_others_leave_every_choice_in_and_halves_out() -> None
 def test_a_bound_from_rounded_rows_is_no_more_than_the_best_choice(seed: int) -> None:
     problem = random_problem(seed)
     best = least_cost(problem)
-    program = relaxation.Program(problem)
-    found = program.relaxed(later())
+    program = relaxation.Program(problem, enough())
+    found = program.relaxed()
     while found is not None:
         assert found.bound <= best * (1 + 1e-7)
         assert least_cost(found.below(best * 1.01).problem) == pytest.approx(best)
-        found = None if found.is_whole else program.tightened(found, later())
+        found = None if found.is_whole else program.tightened(found)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -289,14 +288,14 @@ def test_halves_of_many_kernels_are_decided_by_rounded_rows_alone(seed: int) -> 
     results += [(key,) for key in range(9)]
     prices = tuple([rng.uniform(1.0, 1.3) for _ in results])
     problem = LocalProblem(tuple(range(9)), tuple(results), ((),) * len(results), prices)
-    program = relaxation.Program(problem)
-    found = program.relaxed(later())
+    program = relaxation.Program(problem, enough())
+    found = program.relaxed()
     assert found is not None
     first = found.bound
-    while not found.is_whole and (more := program.tightened(found, later())) is not None:
+    while not found.is_whole and (more := program.tightened(found)) is not None:
         assert more.bound >= found.bound * (1 - 1e-7)
         found = more
-    best = cost_of(problem, ExactSolver(later()).solve(problem).chosen or ())
+    best = cost_of(problem, ExactSolver(enough()).solve(problem).chosen or ())
     assert first <= found.bound <= best * (1 + 1e-7)
     assert best - found.bound <= 0.05 * best
 
@@ -311,7 +310,7 @@ def test_the_cheapest_choice_is_found_with_rows_rounded_for_few_candidates_too(
     monkeypatch.setattr(exact, "WORK", 0)
     problem = random_problem(seed)
     best = least_cost(problem, acyclic=True)
-    solution = cheapest_choice(problem, ExactSolver(later()))
+    solution = cheapest_choice(problem, ExactSolver(enough()))
     assert solution.chosen is not None
     assert cost_of(problem, solution.chosen) == pytest.approx(best)
     assert solution.bound == pytest.approx(best, rel=1e-5)
@@ -319,7 +318,7 @@ def test_the_cheapest_choice_is_found_with_rows_rounded_for_few_candidates_too(
 
 def test_without_time_there_is_a_choice_and_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "WORK", 0)
-    solver = ExactSolver(0.0)
+    solver = ExactSolver(Work(0.0))
     solution = solver.solve(pairs_in_a_ring(2))
     assert solver.timed_out
     assert solution.chosen is not None and len(solution.chosen) >= 6
@@ -332,30 +331,19 @@ def test_where_no_choice_is_near_the_bound_there_is_one_further_off(
     for name, value in (("WORK", 0), ("LARGE", 0), ("NEAREST", ())):
         monkeypatch.setattr(exact, name, value)
     problem = pairs_in_a_ring(2)
-    solution = ExactSolver(later()).solve(problem)
+    solution = ExactSolver(enough()).solve(problem)
     assert solution.chosen is not None and cost_of(problem, solution.chosen) >= solution.bound
 
 
-def test_a_solver_whose_clock_runs_out_first_goes_on() -> None:
-    class Hurried:
-        """Stops at its time limit twice."""
-
-        def __init__(self) -> None:
-            self.runs = 0
-
-        def __getattr__(self, name: str) -> Any:
-            return lambda *_: 0.0
-
-        def run(self) -> None:
-            self.runs += 1
-
-        def getModelStatus(self) -> str:
-            return f"HighsModelStatus.{'kTimeLimit' if self.runs < 3 else 'kOptimal'}"
-
-    solver = Hurried()
-    assert run_until(solver, later())
-    assert solver.runs == 3
-    assert not run_until(Hurried(), 0.0)
+def test_a_solver_stops_where_no_work_is_left_and_goes_on_from_there() -> None:
+    program = Program(pairs_in_a_ring(40), enough())
+    rows = program.solver.getNumRow()
+    little = Work(1.5 * PIVOT * rows)
+    assert not run_within(program.solver, little)
+    assert program.solver.getInfo().simplex_iteration_count == 1
+    assert little.left < 0.5 * PIVOT * rows
+    assert not run_within(program.solver, little)
+    assert run_within(program.solver, enough())
 
 
 def test_what_nobody_reads_once_a_better_candidate_is_there_goes_too() -> None:
@@ -426,7 +414,7 @@ def tied_layers(count: int, table_price: float) -> LocalProblem:
 @pytest.mark.parametrize("price", [0.5, 1000.0])
 def test_a_table_that_ties_equal_layers_is_decided_with_all_of_them(price: float) -> None:
     problem = tied_layers(100, price)
-    solution = ExactSolver(later()).solve(problem)
+    solution = ExactSolver(enough()).solve(problem)
     assert solution.chosen is not None
     assert cost_of(problem, solution.chosen) == pytest.approx(min(500 * 1.0 + price, 500 * 1.1))
     assert solution.bound == pytest.approx(min(500 * 1.0 + price, 500 * 1.1))

@@ -6,9 +6,10 @@ from mgn.passes.saturate.extraction import rings
 from mgn.passes.saturate.extraction.components import LocalProblem
 from mgn.passes.saturate.extraction.exact import ExactSolver, Solution, cost_of
 from mgn.passes.saturate.extraction.rings import cheapest_choice, order_of, rings_of
+from mgn.passes.saturate.extraction.work import Work
 from tests.passes.saturate.extraction.test_saturate_parts import (
     SEEDS,
-    later,
+    enough,
     least_cost,
     random_problem,
 )
@@ -28,7 +29,7 @@ def test_a_ring_of_kernels_that_wait_for_each_other_is_excluded(reads: int) -> N
     problem = LocalProblem(keys, results, inputs, (*[1.0] * reads, *[10.0] * reads))
     assert list(map(set, rings_of(problem, keys))) == [{(key, key) for key in keys}]
     assert rings_of(problem, (*keys[:-1], 2 * reads - 1)) == []
-    solution = cheapest_choice(problem, ExactSolver(later()))
+    solution = cheapest_choice(problem, ExactSolver(enough()))
     assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
     assert cost_of(problem, solution.chosen) == pytest.approx(10.0 + reads - 1)
     assert solution.bound == pytest.approx(10.0 + reads - 1)
@@ -36,7 +37,7 @@ def test_a_ring_of_kernels_that_wait_for_each_other_is_excluded(reads: int) -> N
 
 def test_a_ring_is_broken_though_there_is_no_time_to_look_for_the_best_way() -> None:
     problem = random_rings()
-    solution = cheapest_choice(problem, ExactSolver(0.0))
+    solution = cheapest_choice(problem, ExactSolver(Work(0.0)))
     assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
     assert solution.bound <= least_cost(problem, acyclic=True)
 
@@ -67,7 +68,7 @@ def test_a_ring_that_many_kernels_make_is_broken_at_once(monkeypatch: pytest.Mon
     assert least_cost(few, acyclic=True) == 11.5 > least_cost(few)
     for problem in (few, many):
         solved.clear()
-        solution = cheapest_choice(problem, Counting(later()))
+        solution = cheapest_choice(problem, Counting(enough()))
         assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
         assert solution.bound == pytest.approx(cost_of(problem, solution.chosen))
         own = [item for item in solved if len(item.demands) == len(problem.demands)]

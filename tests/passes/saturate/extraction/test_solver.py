@@ -6,12 +6,13 @@ import sys
 PROGRAM = """
 import numpy as np
 from mgn.passes.saturate.extraction.program_rows import Rows
-from mgn.passes.saturate.extraction.solver import run_until, solver_of
+from mgn.passes.saturate.extraction.solver import run_within, solver_of
+from mgn.passes.saturate.extraction.work import Work
 
 rows = Rows()
 rows.add({0: 1.0, 1: 1.0}, 1.0, float("inf"))
 solver = solver_of(np.array([3.0, 2.0]), rows)
-assert run_until(solver, float("inf"))
+assert run_within(solver, Work(float("inf")))
 assert solver.getInfo().objective_function_value == 2.0
 """
 
