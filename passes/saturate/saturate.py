@@ -39,6 +39,7 @@ from mgn.passes.saturate.encoding.encode import EncodedGraph, encode_graph
 from mgn.passes.saturate.encoding.facts import Facts
 from mgn.passes.saturate.explain.alternatives import choices_of
 from mgn.passes.saturate.explain.trace import SaturateTrace
+from mgn.passes.saturate.extraction.chosen_joins import join_chosen
 from mgn.passes.saturate.extraction.delayed_updates import delay_updates
 from mgn.passes.saturate.extraction.extract import Extraction, extract
 from mgn.passes.saturate.extraction.report import SaturateReport
@@ -239,7 +240,10 @@ def _chosen(task: _Task, way: _Way, view: View, extract_budget: float) -> Choice
                     found.add(template, classes)
         charge_commits(view, found, device)
     with _timed(seconds, "extract"):
-        searched = Searched(found, extract(found, extract_budget))
+        extraction = extract(found, extract_budget)
+        if options.fuse:
+            extraction = join_chosen(view, found, extraction, device, limits)
+        searched = Searched(found, extraction)
         if limits.whole:
             searched = search_whole(view, searched, device, limits, extract_budget)
         found, extraction = searched.found, searched.extraction

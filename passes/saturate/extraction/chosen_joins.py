@@ -1,0 +1,230 @@
+"""Chosen kernels of which one reads what another writes, as one kernel where that costs less.
+
+In: a view, its candidates, and the choice among these. Out: a choice in which no two kernels cost
+less as one.
+
+The search keeps a few ways to compute each value, before it is known which values lie in memory:
+the kernel that does the work of two chosen ones may not be among them. Here it is tried. A program
+that is spelt in another way so gets the same kernels, wherever the search left them out.
+
+Let j do the work of the chosen kernels a and b, of which b reads what a writes. A choice that has j
+is one without it where a and b stand in its place, and whatever obtains what they read and j does
+not. So with j as one more candidate, no choice costs less than the bound was, less what that costs
+more than j.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+
+from mgn.dialects.fusion import KernelKind
+from mgn.dialects.kernel.device import Device
+from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
+from mgn.passes.saturate.candidates.commits import commit_seconds
+from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
+from mgn.passes.saturate.candidates.limits import CutLimits
+from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
+from mgn.passes.saturate.candidates.repetition import table
+from mgn.passes.saturate.candidates.rounding_order import keeps_bits
+from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.extraction.extract import Extraction
+from mgn.passes.saturate.extraction.selection import select
+from mgn.passes.saturate.prices.forms import BodyNode, renamed
+from mgn.passes.saturate.prices.prices import price_per_run
+
+LIGHT = (KernelKind.POINTWISE, KernelKind.REDUCTION)
+"""Kinds of kernels that may go on in one of another kind, or begin it."""
+
+
+def join_chosen(
+    view: View,
+    found: CandidateSet,
+    extraction: Extraction,
+    device: Device,
+    limits: CutLimits,
+) -> Extraction:
+    """The choice with kernels joined, which are new candidates; the same where none is."""
+    return _Joins(view, found, extraction, device, limits).joined()
+
+
+class _Joins:
+    """A choice whose kernels are joined one after another.
+
+    `writer` is the kernel of each value that is written, `readers` those that read it. `place` is
+    where each kernel stands in an order in which values are there when they are read.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        found: CandidateSet,
+        extraction: Extraction,
+        device: Device,
+        limits: CutLimits,
+    ) -> None:
+        self.view, self.found, self.extraction = view, found, extraction
+        self.device, self.limits = device, limits
+        self.priced = PricedBodies(view.signatures, device)
+        self.made: dict[object, tuple[Template | None]] = table(found.memoise)
+        self.outputs = frozenset(found.outputs)
+        self.writer = dict(extraction.selection.writer)
+        self.readers: dict[int, set[int]] = {}
+        self.place: dict[int, int] = {}
+        for place, number in enumerate(extraction.selection.kernels):
+            self.place[number] = place
+            self._note(found.candidates[number])
+
+    def joined(self) -> Extraction:
+        """The choice in which no kernel costs less as one with a kernel that it reads from."""
+        bound, changed = self.extraction.bound, False
+        for number in self.extraction.selection.kernels:
+            kernel = self.found.candidates[number]
+            while (better := self._best(kernel)) is not None:
+                first, joint = better
+                bound -= self._loses(first, kernel, joint)
+                kernel, changed = self._replace(first, kernel, joint), True
+        if not changed:
+            return self.extraction
+        selection = select(self.found, self.writer, again=True)
+        return replace(self.extraction, selection=selection, bound=max(bound, 0.0))
+
+    def _note(self, kernel: Candidate) -> None:
+        """Notes that a kernel reads what it does."""
+        for item in kernel.inputs:
+            self.readers.setdefault(item, set()).add(kernel.number)
+
+    def _best(self, kernel: Candidate) -> tuple[Candidate, Candidate] | None:
+        """A kernel from which another one reads, and the kernel of both that saves the most; None
+        where none saves anything.
+        """
+        found: tuple[Candidate, Candidate] | None = None
+        most = 0.0
+        for number in dict.fromkeys(self.writer[item] for item in kernel.inputs):
+            first = self.found.candidates[number]
+            joint = self._joint(first, kernel)
+            if joint is not None and first.price + kernel.price - joint.price > most:
+                found, most = (first, joint), first.price + kernel.price - joint.price
+        return found
+
+    def _joint(self, first: Candidate, second: Candidate) -> Candidate | None:
+        """The kernel of both, which also writes what others read of the first; None where there is
+        none. What arrangements hand from kernel to kernel stays as it is.
+        """
+        if first.kind not in LIGHT and second.kind not in LIGHT:
+            return None
+        for kernel in (first, second):
+            if not self.found.handed.isdisjoint((*kernel.reads, *kernel.results)):
+                return None
+        wanted = tuple(item for item in first.results if self._is_wanted(item, first, second))
+        if self._place_of(first, second, wanted) is None:
+            return None
+        names: dict[int, int] = {}
+        name_of = names.setdefault
+        shared = tuple(
+            [
+                name_of(item, len(names))
+                for kernel in (first, second)
+                for node in kernel.body
+                for item in (node[0], *node[2])
+            ]
+        )
+        key = first.template, second.template, shared, tuple(names[item] for item in wanted)
+        known = self.made.get(key)
+        if known is None:
+            known = self.made[key] = (self._template(first, second, wanted, names),)
+        template, classes = known[0], tuple(names)
+        if template is None:
+            return None
+        joint = Candidate(-1, template, classes)
+        joint.price += commit_seconds(self.view, joint, self.device)
+        return joint
+
+    def _is_wanted(self, item: int, first: Candidate, second: Candidate) -> bool:
+        """Whether what the first of two kernels writes is an output, or has another reader."""
+        others = self.readers.get(item, set()) - {second.number}
+        return self.writer.get(item) == first.number and (item in self.outputs or bool(others))
+
+    def _place_of(self, first: Candidate, second: Candidate, wanted: Sequence[int]) -> int | None:
+        """Where the kernel of both may stand: behind all that the second reads, and before all
+        others that read the first; None for neither of their places.
+        """
+        here, there = self.place[first.number], self.place[second.number]
+        others = {number for item in wanted for number in self.readers.get(item, ())}
+        others.discard(second.number)
+        if all(self.place[number] > there for number in others):
+            return there
+        writers = {self.writer[item] for item in second.inputs} - {first.number}
+        return here if all(self.place[number] < here for number in writers) else None
+
+    def _template(
+        self,
+        first: Candidate,
+        second: Candidate,
+        wanted: Sequence[int],
+        names: Mapping[int, int],
+    ) -> Template | None:
+        """The template of the kernel of both, None where it is none."""
+        classes, signatures, limits = self.view.classes, self.view.signatures, self.limits
+        nodes: dict[int, BodyNode] = {node[0]: node for node in (*second.body, *first.body)}
+        results = (*second.results, *wanted)
+        prepared = classes[second.results[0]].prepared
+        ordered = body_order(nodes, results)
+        if ordered is None or classes[first.results[0]].prepared is not prepared:
+            return None
+        reads = [item for item in leaves_of(ordered) if not classes[item].inline]
+        if len(ordered) > limits.operations or len(reads) > limits.leaves:
+            return None
+        if limits.keep_bits and not keeps_bits(ordered, signatures):
+            return None
+        body, written = renamed(ordered, names), tuple(names[item] for item in results)
+        form = self.priced.form(body)
+        if form is None or (form.reduced and self.device.is_cpu):
+            return None
+        roots = [signatures[nodes[item][1]] for item in results]
+        beside = form.heavy is not None
+        pairs = list(zip(written, roots, strict=True))[beside:]
+        if not all(form.writable(name, root, roots[0]) for name, root in pairs):
+            return None
+        types = {names[item]: classes[item].type for item in reads}
+        price = self.priced.price(body, form, written, types)
+        if price == inf:
+            return None
+        inputs = tuple(names[item] for item in reads if classes[item].leaf is None)
+        facts = self.priced.facts(body, form, written, types)
+        price = price_per_run(price, prepared)
+        return Template(body, form, written, tuple(types), inputs, price, facts)
+
+    def _loses(self, first: Candidate, second: Candidate, joint: Candidate) -> float:
+        """What both kernels cost more than the kernel of both, with what obtains that which they
+        read alone.
+        """
+        read = {*first.inputs, *second.inputs} - {*first.results, *joint.inputs}
+        more = sum(self.found.candidates[number].price for number in self._obtaining(read))
+        return first.price + second.price - joint.price + more
+
+    def _obtaining(self, keys: Collection[int]) -> Iterator[int]:
+        """The chosen kernels that write some values, or what these kernels read."""
+        pending, met = [self.writer[key] for key in keys], set[int]()
+        while pending:
+            number = pending.pop()
+            if number not in met:
+                met.add(number)
+                yield number
+                pending += [self.writer[key] for key in self.found.candidates[number].inputs]
+
+    def _replace(self, first: Candidate, second: Candidate, joint: Candidate) -> Candidate:
+        """Enters the kernel of two in their place."""
+        wanted = joint.results[len(second.results) :]
+        place = self._place_of(first, second, wanted)
+        added = self.found.add(joint.template, joint.classes)
+        added.price = joint.price
+        assert place is not None, "the kernel of both was found to have a place"
+        self.place[added.number] = place
+        for kernel in (first, second):
+            for item in kernel.inputs:
+                self.readers[item].discard(kernel.number)
+        for item in added.results:
+            if self.writer.get(item) in (first.number, second.number):
+                self.writer[item] = added.number
+        self._note(added)
+        return added

@@ -1,0 +1,92 @@
+"""Chosen kernels are joined where they cost less as one, whatever the search left out."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+import mgn
+from mgn.dialects.kernel.device import DEVICES, Device
+from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.passes.saturate import SaturateOptions, saturate_graph
+from mgn.passes.saturate.candidates.candidates import CandidateSet
+from mgn.passes.saturate.candidates.limits import CutLimits
+from mgn.passes.saturate.candidates.offers import find_candidates
+from mgn.passes.saturate.candidates.reach import Reach
+from mgn.passes.saturate.check import check_selection
+from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.extraction.chosen_joins import join_chosen
+from mgn.passes.saturate.extraction.extract import Extraction, extract
+from mgn.passes.saturate.saturate import saturated_view
+from mgn.passes.simplify import simplify_graph
+from tests.passes.saturate.exported_blocks import BLOCKS
+from tests.passes.saturate.saturate_programs import CPU, check_same, random_graph
+
+GPU = DEVICES["nvidia-h200"]
+BOTH = pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
+NARROW = CutLimits(cuts=1, besides=1, merges=2, attention=2, attending=1, ways=1, pointwise=1)
+"""Limits that leave out much of what is worth having."""
+
+
+def graphs() -> Iterator[tuple[str, GraphOp]]:
+    """Exported blocks, and random graphs."""
+    for name, texts in BLOCKS.items():
+        for text in texts:
+            graph = next(graphs_of(mgn.parse(text).lower()))
+            simplify_graph(graph)
+            yield name, graph
+    for seed in range(20):
+        yield f"random {seed}", random_graph(seed, 30)
+
+
+@cache
+def choices(name: str) -> list[tuple[str, View, CandidateSet, Extraction, Extraction]]:
+    """Each graph's choice within narrow limits, before kernels are joined and after."""
+    device = DEVICES[name]
+    made: list[tuple[str, View, CandidateSet, Extraction, Extraction]] = []
+    for title, graph in graphs():
+        view = saturated_view(graph)
+        found = find_candidates(view, device, Reach(view), NARROW)
+        before = extract(found)
+        after = join_chosen(view, found, before, device, NARROW)
+        made.append((title, view, found, before, after))
+    return made
+
+
+@BOTH
+def test_a_choice_with_joined_kernels_can_be_run_and_costs_less(device: Device) -> None:
+    joined = 0
+    for name, view, found, before, after in choices(device.name):
+        check_selection(view, found, after.selection, device)
+        assert after is before or after.selection.cost < before.selection.cost, name
+        joined += len(before.selection.kernels) - len(after.selection.kernels)
+    assert joined >= 10
+
+
+@BOTH
+def test_the_bound_holds_for_choices_with_joined_kernels(device: Device) -> None:
+    """Extraction among all candidates, the joined ones too, finds none below it."""
+    for name, _, found, before, after in choices(device.name):
+        again = extract(found)
+        assert again.selection.cost >= after.bound * (1 - 1e-9), name
+        assert after.selection.cost - after.bound >= -1e-9 * before.bound, name
+
+
+@BOTH
+def test_joined_kernels_are_not_joined_once_more(device: Device) -> None:
+    for name, view, found, _, after in choices(device.name):
+        assert join_chosen(view, found, after, device, NARROW) is after, name
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_joined_kernels_compute_the_same(seed: int) -> None:
+    rng = random.Random(seed)
+    device = DEVICES[rng.choice(sorted(DEVICES))]
+    before = random_graph(seed, rng.randint(25, 60))
+    after = before.clone()
+    report = saturate_graph(after, device, SaturateOptions(limits=replace(NARROW, operations=32)))
+    after.verify()
+    check_same(before, after, seed)
+    assert report.bound <= report.cost_after * (1 + 1e-9)
