@@ -242,7 +242,7 @@ def _chosen(task: _Task, way: _Way, view: View, extract_budget: float) -> Choice
     with _timed(seconds, "extract"):
         extraction = extract(found, extract_budget)
         if options.fuse:
-            extraction = join_chosen(view, found, extraction, device, limits)
+            extraction = join_chosen(view, found, extraction, device, limits, extract_budget)
         searched = Searched(found, extraction)
         if limits.whole:
             searched = search_whole(view, searched, device, limits, extract_budget)

@@ -27,7 +27,8 @@ from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
 from mgn.passes.saturate.egraph.view import View
-from mgn.passes.saturate.extraction.extract import Extraction
+from mgn.passes.saturate.extraction.extract import Extraction, extract
+from mgn.passes.saturate.extraction.report import PROVED
 from mgn.passes.saturate.extraction.selection import select
 from mgn.passes.saturate.prices.forms import BodyNode, renamed
 from mgn.passes.saturate.prices.prices import price_per_run
@@ -42,9 +43,23 @@ def join_chosen(
     extraction: Extraction,
     device: Device,
     limits: CutLimits,
+    time_budget: float = 2.0,
 ) -> Extraction:
-    """The choice with kernels joined, which are new candidates; the same where none is."""
-    return _Joins(view, found, extraction, device, limits).joined()
+    """The choice with kernels joined, which are new candidates; the same where none is.
+
+    Where it is no longer proved to be the best one, and candidates are few, it is made once more,
+    among the kernels of any two of it, too.
+    """
+    joined = _Joins(view, found, extraction, device, limits).joined()
+    few = len(found.candidates) <= limits.likely
+    if not few or joined.timed_out or not extraction.gap <= PROVED < joined.gap:
+        return joined
+    _Joins(view, found, joined, device, limits).offer()
+    other = extract(found, time_budget)
+    better = _Joins(view, found, other, device, limits).joined()
+    if better.selection.cost < joined.selection.cost:
+        return better
+    return replace(joined, bound=min(better.bound, joined.selection.cost))
 
 
 class _Joins:
@@ -83,8 +98,21 @@ class _Joins:
                 first, joint = better
                 bound -= self._loses(first, kernel, joint)
                 kernel, changed = self._replace(first, kernel, joint), True
-        if not changed:
-            return self.extraction
+        return self._chosen(bound) if changed else self.extraction
+
+    def offer(self) -> None:
+        """Enters the kernels of two, whether or not they write what others read of the first."""
+        for number in self.extraction.selection.kernels:
+            second = self.found.candidates[number]
+            for other in dict.fromkeys(self.writer[item] for item in second.inputs):
+                first = self.found.candidates[other]
+                for wanted in {(): None, self._wanted(first, second): None}:
+                    joint = self._joint(first, second, wanted)
+                    if joint is not None:
+                        self.found.add(joint.template, joint.classes).price = joint.price
+
+    def _chosen(self, bound: float) -> Extraction:
+        """The choice as its values are written now."""
         selection = select(self.found, self.writer, again=True)
         return replace(self.extraction, selection=selection, bound=max(bound, 0.0))
 
@@ -106,18 +134,22 @@ class _Joins:
                 found, most = (first, joint), first.price + kernel.price - joint.price
         return found
 
-    def _joint(self, first: Candidate, second: Candidate) -> Candidate | None:
-        """The kernel of both, which also writes what others read of the first; None where there is
-        none. What arrangements hand from kernel to kernel stays as it is.
+    def _joint(
+        self, first: Candidate, second: Candidate, wanted: tuple[int, ...] | None = None
+    ) -> Candidate | None:
+        """The kernel of both; None where there is none. It writes what is `wanted` of the first
+        besides: by default what others read, if it then has a place in the order. What arrangements
+        hand from kernel to kernel stays as it is.
         """
         if first.kind not in LIGHT and second.kind not in LIGHT:
             return None
         for kernel in (first, second):
             if not self.found.handed.isdisjoint((*kernel.reads, *kernel.results)):
                 return None
-        wanted = tuple(item for item in first.results if self._is_wanted(item, first, second))
-        if self._place_of(first, second, wanted) is None:
-            return None
+        if wanted is None:
+            wanted = self._wanted(first, second)
+            if self._place_of(first, second, wanted) is None:
+                return None
         names: dict[int, int] = {}
         name_of = names.setdefault
         shared = tuple(
@@ -139,10 +171,14 @@ class _Joins:
         joint.price += commit_seconds(self.view, joint, self.device)
         return joint
 
-    def _is_wanted(self, item: int, first: Candidate, second: Candidate) -> bool:
-        """Whether what the first of two kernels writes is an output, or has another reader."""
-        others = self.readers.get(item, set()) - {second.number}
-        return self.writer.get(item) == first.number and (item in self.outputs or bool(others))
+    def _wanted(self, first: Candidate, second: Candidate) -> tuple[int, ...]:
+        """What the first of two kernels writes that is an output, or has another reader."""
+        return tuple(
+            item
+            for item in first.results
+            if self.writer.get(item) == first.number
+            and (item in self.outputs or self.readers.get(item, set()) - {second.number})
+        )
 
     def _place_of(self, first: Candidate, second: Candidate, wanted: Sequence[int]) -> int | None:
         """Where the kernel of both may stand: behind all that the second reads, and before all
