@@ -98,6 +98,10 @@ def _generate(arguments: argparse.Namespace) -> int:
     check_checkpoint_options(arguments)
     if arguments.tokens is not None and arguments.tokens < 1:
         raise UsageError("--tokens takes a number of at least 1")
+    for option, usual in (("top_k", 0), ("top_p", 1.0)):
+        if getattr(arguments, option) != usual and not arguments.temperature:
+            said = f"--{option.replace('_', '-')} goes with --temperature"
+            raise UsageError(f"{said}: at 0 the most likely token is taken")
     from mgn.commands.actions.text_output import write_text
 
     write_text(arguments)

@@ -30,6 +30,8 @@ MANY = 64
 LENGTH, LOGITS, NEXT = "length", "logits", "next"
 """Names that the graphs' inputs and results have."""
 
+_MORE_ROOM = "compile the program for more, by the dimension or const that says how many"
+
 Results = Mapping[str, DeviceArray]
 
 
@@ -143,10 +145,10 @@ def room_for(room: Room | None, prompt: int, tokens: int | None) -> int:
         return min(MANY, left) if tokens is None else tokens
     cache = f"the cache '{room.state}' has {room.places} places"
     if prompt > room.places:
-        raise MgnError(f"the prompt has {prompt} tokens, and {cache}")
+        raise MgnError(f"the prompt has {prompt} tokens, and {cache}: {_MORE_ROOM}")
     raise MgnError(
         f"a prompt of {prompt} tokens and {tokens} after it are too many, since {cache}: "
-        f"{left} are the most that can follow"
+        f"{left} are the most that can follow; {_MORE_ROOM}"
     )
 
 

@@ -277,9 +277,13 @@ def _ids(folder: Path, prompt: str) -> list[int]:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--prompt", "x" * 99], "the cache 'model.layers.0.k' has 24 places"),
+        (["--prompt", "x" * 99], "has 24 places: compile the program for more"),
         (["--prompt", ""], "the prompt has no tokens"),
         (["--prompt", "a", "--tokens", "99"], "24 are the most"),
+        (["--prompt", "a", "--params", "nowhere"], "cannot read nowhere"),
+        (["--prompt", "a", "--params", str(LLAMA.parent)], "examples has no tokenizer.json"),
+        (["--prompt", "a", "--top-k", "3"], "--top-k goes with --temperature"),
+        (["--prompt", "a", "--top-p", "0.5"], "--top-p goes with --temperature"),
         (["--prompt", "a", "--tokens", "0"], "--tokens takes a number of at least 1"),
         (["--prompt", "a", "--temperature", "-1"], "temperature takes"),
         (["--prompt", "a", "--tokenizer", "nowhere"], "cannot read nowhere"),

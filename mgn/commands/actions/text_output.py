@@ -15,7 +15,7 @@ from mgn.api import compile, parse_file
 from mgn.commands.options.arguments import parse_sizes
 from mgn.commands.options.checkpoints import set_parameters
 from mgn.commands.options.errors import UsageError, say
-from mgn.diagnostics import DiagnosticsError
+from mgn.diagnostics import DiagnosticsError, MgnError, one_line
 from mgn.modules.module import Module
 from mgn.sizes.ranges import Sizes, fixed
 from mgn.text.configuration import configured, ending_ids
@@ -115,12 +115,16 @@ def _tokenizer_place(arguments: argparse.Namespace) -> Path:
     """Where the tokenizer is: as said, or beside the checkpoint."""
     if arguments.tokenizer is not None:
         return Path(arguments.tokenizer)
-    if arguments.params is not None:
-        path = Path(arguments.params)
-        folder = path if path.is_dir() else path.parent
-        if (folder / TOKENIZER).is_file():
-            return folder
-    raise UsageError(f"which tokenizer? --tokenizer names a {TOKENIZER}, or its folder")
+    remedy = f"--tokenizer names a {TOKENIZER}, or its folder"
+    if arguments.params is None:
+        raise UsageError(f"which tokenizer? {remedy}")
+    path = Path(arguments.params)
+    folder = path if path.is_dir() else path.parent
+    if (folder / TOKENIZER).is_file():
+        return folder
+    if not path.exists():
+        raise MgnError(f"cannot read {one_line(str(path))}: there is no such file or folder")
+    raise UsageError(f"which tokenizer? {one_line(str(folder))} has no {TOKENIZER}: {remedy}")
 
 
 def _prompt(given: str) -> str:
