@@ -81,7 +81,7 @@ def is_float(dtype: np.dtype[Any]) -> bool:
 
 def unread(name: str) -> np.dtype[Any]:
     """What bytes have that stand for a dtype that is not read."""
-    return np.dtype("V1", metadata={"name": name})
+    return np.dtype("V1", metadata={"name": clipped(name)})
 
 
 def plain_bools(array: np.ndarray) -> np.ndarray:

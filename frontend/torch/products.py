@@ -4,6 +4,7 @@ In: operands as PyTorch has them. Out: `matmul` and `linear`, whose sums are in 
 """
 
 from collections.abc import Sequence
+from string import ascii_lowercase
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -72,3 +73,26 @@ def einsum(
 ) -> SSAValue:
     """The sum of products over the labels that the result lacks."""
     return b.einsum(equation.replace(" ", ""), *tensors)
+
+
+@aten("_trilinear")
+def trilinear(
+    b: Emitter,
+    call: Call,
+    x: SSAValue,
+    y: SSAValue,
+    z: SSAValue,
+    without_x: Sequence[int],
+    without_y: Sequence[int],
+    without_z: Sequence[int],
+    summed: Sequence[int],
+    unroll: int = 1,
+) -> SSAValue:
+    """The sum over some axes of the product of three values, each of which lacks some axes."""
+    labels = ascii_lowercase[: len(shape_of(x)) + len(without_x)]
+
+    def kept(lacking: Sequence[int]) -> str:
+        return "".join(label for axis, label in enumerate(labels) if axis not in lacking)
+
+    taken = ",".join(map(kept, (without_x, without_y, without_z)))
+    return b.einsum(f"{taken}->{kept(summed)}", x, y, z)

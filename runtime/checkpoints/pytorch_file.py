@@ -68,11 +68,13 @@ def _stored(tensor: Any) -> StoredArray:
     torch: Any = import_module("torch")
     name = str(tensor.dtype).removeprefix("torch.")
     dtype = _DTYPES.get(name) if tensor.layout is torch.strided else None
+    if tensor.is_meta:
+        return StoredArray(unread(f"{name} without values"), (0,), lambda: np.empty(0))
     if dtype is None or tensor.is_quantized:
         return StoredArray(unread(name), (0,), lambda: np.empty(0))
 
     def read() -> np.ndarray:
-        plain = tensor.detach().contiguous()
+        plain = tensor.detach().resolve_neg().contiguous()
         words = plain.reshape(-1).view(torch.uint8).numpy()
         return plain_bools(words.view(dtype).reshape(tuple(plain.shape)))
 

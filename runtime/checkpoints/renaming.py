@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mgn.diagnostics import WrongType
+from mgn.runtime.checkpoints.backtracking import MOST_WAYS, repetitions, takes_forever, ways
 from mgn.runtime.errors import WeightsError
 from mgn.runtime.host_arrays import shown
 
@@ -61,10 +62,21 @@ def _rule(text: str) -> Callable[[str], str | None]:
         made = re.compile(f"(?:{pattern})|").match("")
         assert made is not None
         made.expand(name)
+        endless, repeated = takes_forever(pattern), repetitions(pattern)
     except (re.error, IndexError, RecursionError, OverflowError) as error:
         raise WeightsError(f"the rule of renaming {shown(text)}: {error}") from None
+    if endless:
+        raise WeightsError(
+            f"the rule of renaming {shown(text)} repeats what is repeated or a choice, which can "
+            r"take forever: write one repetition, as [\w.]* for (\w+\.)*"
+        )
 
     def apply(given: str) -> str | None:
+        if ways(repeated, len(given)) > MOST_WAYS:
+            raise WeightsError(
+                f"the rule of renaming {shown(text)} would take too long for a name of "
+                f"{len(given)} characters: write fewer repetitions"
+            )
         match = found.fullmatch(given)
         return None if match is None else match.expand(name)
 

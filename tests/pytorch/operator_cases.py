@@ -185,6 +185,7 @@ CASES: dict[str, Case] = {
     "addmm.default": lambda: ((T(5), T(3, 4), T(4, 5)), {"beta": 2, "alpha": 0.5}),
     "baddbmm.default": lambda: (T(2, 3, 5), T(2, 3, 4), T(2, 4, 5)),
     "addmv.default": lambda: (T(3), T(3, 4), T(4)),
+    "_trilinear.default": lambda: (T(3, 4), T(5, 4, 2), T(3, 2), [1, 3], [0], [1, 2], [2, 3]),
     "einsum.default": lambda: ("bij, bjk -> bik", [T(2, 3, 4), T(2, 4, 5)]),
     # convolution, pooling, resizing
     "convolution.default": lambda: (

@@ -63,6 +63,7 @@ VARIANTS: list[tuple[str, Case]] = [
     ("matmul.default", lambda: (T(3, 1, 2, 4), T(5, 4, 3))),
     ("linear.default", lambda: (T(3, 4), T(5, 4))),
     ("addmm.default", lambda: ((T(3, 1), T(3, 4), T(4, 5)), {"beta": 0})),
+    ("_trilinear.default", lambda: (T(3, 4), T(3, 2), T(5), [1, 3], [2, 3], [0, 1, 2], [2])),
     ("einsum.default", lambda: ("...ij,...kj->...ik", [T(2, 3, 4), T(2, 5, 4)])),
     ("convolution.default", lambda: (
         T(2, 4, 9), T(8, 1, 3), None, [2], [1], [2], False, [0], 4)),

@@ -113,6 +113,21 @@ def test_a_rule_that_is_none_is_told(tmp_path: Path, rename: str, message: str) 
             load_params(path, {}, wrong)  # pyright: ignore[reportArgumentType]
 
 
+def test_a_rule_looks_at_a_name_for_seconds_at_most(tmp_path: Path) -> None:
+    path = safetensors(tmp_path / "w.safetensors", {"a" * 60 + "!": VALUES})
+    endless = ["(a+)+", "(a|ab)*", r"(\w+\.)*x", "(?:(a*)b?)*?y", "(?!(a+)+)b", "(a+){2,99}"]
+    endless += ["(a+){99}", "(?>(a+)+b)", "((a+)+b)++", "(x)?(?(1)(a+)+|b)"]
+    many = [".*" * 9 + "b", "(a?){30}a{30}", "(a+){10}", "(?:.{0,9}){12}b"]
+    for pattern in (*endless, *many):
+        with pytest.raises(
+            WeightsError, match=r"take forever|would take too long for a name of 61"
+        ):
+            load_params(path, {}, f"{pattern}=w")
+    plain = ["(a++)+!", "(?>a+)+!", "([ab]|c)*!", "(aa)*!", r"(.*)\.(\d+)\.(.*)\.(\d+)\.(.*)"]
+    for pattern in (*plain, "(?:model[.])?(.*)", "(a|b|cd)(.*)", "a{1,99}!"):
+        load_params(path, {}, f"{pattern}=w")
+
+
 def test_a_prefix_that_would_find_the_missing_is_hinted_at(tmp_path: Path) -> None:
     names = [f"h.{number}.w" for number in range(30)]
     path = safetensors(tmp_path / "w.safetensors", {f"a.b.{name}": VALUES for name in names})
@@ -146,6 +161,16 @@ def test_of_the_files_of_an_index_only_those_that_are_needed_are_opened(tmp_path
         assert np.array_equal(loaded["a"], VALUES) and loaded.extra == 1
         with pytest.raises(WeightsError, match=r"model-2\.safetensors is no whole"):
             load_params(path, {"c": ("f32", (3, 32))})
+
+
+def test_a_dtype_that_is_none_is_told_in_signs_that_a_terminal_shows(tmp_path: Path) -> None:
+    entry = {"dtype": "\x00\x1b[2J" + "F" * 999, "shape": [2], "data_offsets": [0, 8]}
+    header = json.dumps({"w": entry}).encode()
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(WeightsError, match="which is not read") as error:
+        load_params(path, {"w": ("f32", (2,))})
+    assert str(error.value).replace("\n", "").isprintable() and len(str(error.value)) < 500
 
 
 @pytest.mark.parametrize("file", ["../w.safetensors", "/w.safetensors", "a/w.safetensors", "", 3])
@@ -240,6 +265,28 @@ def test_tensors_of_pytorch_are_read_where_it_is_installed(tmp_path: Path) -> No
     for name in ("rubbish.pt", "list.pt", "hostile.pt"):
         with pytest.raises(WeightsError, match=name):
             open_checkpoint(tmp_path / name)
+
+
+def test_views_of_pytorch_give_their_values_and_tensors_without_any_are_told(
+    tmp_path: Path,
+) -> None:
+    torch = pytest.importorskip("torch")
+    w = torch.from_numpy(VALUES)
+    views = {
+        "negative": torch._neg_view(w),
+        "wide": w[:, :1].expand(3, 32),
+        "turned": w.T,
+        "every second": w[:, ::2],
+        "of a product": torch.complex(w, w).conj().imag,
+    }
+    path = tmp_path / "w.pt"
+    torch.save(views | {"meta": torch.empty(2, 3, device="meta")}, path)
+    wanted = {name: ("f32", tuple(view.shape)) for name, view in views.items()}
+    loaded = load_params(path, wanted)
+    for name, view in views.items():
+        assert np.array_equal(loaded[name], view.resolve_neg().contiguous().numpy())
+    with pytest.raises(WeightsError, match="'meta' has dtype float32 without values, which is not"):
+        load_params(path, {"meta": ("f32", (2, 3))})
 
 
 def test_without_pytorch_the_extra_is_named(
