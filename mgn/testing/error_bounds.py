@@ -11,7 +11,7 @@ choice of signs. Rounding is not counted where an operation only moves, compares
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -19,7 +19,7 @@ from xdsl.ir import Operation
 
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.operation import Kind, TensorOp
-from mgn.dialects.mgn.structure import GraphOp
+from mgn.dialects.mgn.steps import ReadyGraph, Step
 from mgn.dialects.types import ElementType, element_of
 
 Array = np.ndarray
@@ -67,25 +67,32 @@ class PerturbedInterpreter(Interpreter):
         self.rng = rng
         self.signs = signs
         self.unit = unit
+        self._roundings: dict[Step, _Rounding | None] = {}
 
-    def _compute(self, op: Operation, operands: Sequence[Array]) -> Sequence[Array]:
-        sums = isinstance(op, TensorOp) and op.spec.kind in SUMMING and _rounds(op)
-        if sums and element_of(op.results[0].type).is_float:
-            terms = element_of(op.results[0].type)
-            unit = min(unit_of(terms), UNITS["f32"])
-            operands = [self._off(array, unit, terms) for array in operands]
-        return super()._compute(op, operands)
+    def _compute(self, step: Step, operands: Sequence[Array]) -> Sequence[Array]:
+        rounding = self._rounding_of(step)
+        if rounding is not None and rounding.terms is not None:
+            unit = min(unit_of(rounding.terms), UNITS["f32"])
+            operands = [self._off(array, unit, rounding.terms) for array in operands]
+        return super()._compute(step, operands)
 
-    def _results(self, op: Operation, operands: Sequence[Array]) -> list[Array]:
-        results = super()._results(op, operands)
-        if not isinstance(op, TensorOp) or not _rounds(op):
+    def _results(self, step: Step, operands: Sequence[Array]) -> list[Array]:
+        results = super()._results(step, operands)
+        rounding = self._rounding_of(step)
+        if rounding is None:
             return results
-        loose = 1 if op.spec.name in BASIC else LOOSE
-        elements = [element_of(result.type) for result in op.results]
         return [
-            self._off(array, loose * unit_of(element), element) if element.is_float else array
-            for array, element in zip(results, elements, strict=True)
+            self._off(array, rounding.loose * unit_of(element), element)
+            if element.is_float
+            else array
+            for array, element in zip(results, rounding.elements, strict=True)
         ]
+
+    def _rounding_of(self, step: Step) -> "_Rounding | None":
+        """How an operation rounds, if it does; found once."""
+        if step not in self._roundings:
+            self._roundings[step] = _rounding_of(step.op)
+        return self._roundings[step]
 
     def _off(self, array: Array, unit: float, element: ElementType) -> Array:
         """An array whose elements are off by a unit each. Those below the smallest normal number
@@ -101,6 +108,25 @@ class PerturbedInterpreter(Interpreter):
         return np.where(small, kept + least * self.rng.choice(self.signs, array.shape), off)
 
 
+class _Rounding(NamedTuple):
+    """How an operation rounds: the element types of its results, by how many units, and the element
+    type of the terms, where it sums floats.
+    """
+
+    elements: list[ElementType]
+    loose: int
+    terms: ElementType | None
+
+
+def _rounding_of(op: Operation) -> _Rounding | None:
+    if not isinstance(op, TensorOp) or not _rounds(op):
+        return None
+    elements = [element_of(result.type) for result in op.results]
+    sums = op.spec.kind in SUMMING and elements[0].is_float
+    loose = 1 if op.spec.name in BASIC else LOOSE
+    return _Rounding(elements, loose, elements[0] if sums else None)
+
+
 def _rounds(op: TensorOp) -> bool:
     """Whether an operation, which no decomposition computes, rounds its result."""
     spec = op.spec
@@ -113,7 +139,7 @@ def _rounds(op: TensorOp) -> bool:
 
 
 def error_bounds(
-    graph: GraphOp,
+    graph: ReadyGraph,
     inputs: Mapping[str, Array],
     parameters: Mapping[str, Array],
     exact: Array,
@@ -125,9 +151,9 @@ def error_bounds(
     """
     rng = np.random.default_rng(seed)
     bound = np.zeros(exact.shape)
+    interpreter = PerturbedInterpreter(parameters, rng, (-1.0, 1.0), unit)
     for number in range(PERTURBATIONS):
-        signs = [(1.0,), (-1.0,)][number] if number < 2 else (-1.0, 1.0)
-        interpreter = PerturbedInterpreter(parameters, rng, signs, unit)
+        interpreter.signs = [(1.0,), (-1.0,)][number] if number < 2 else (-1.0, 1.0)
         (value,) = interpreter.run(graph, inputs).values()
         with np.errstate(all="ignore"):
             distance = np.abs(value.astype(np.float64) - exact)
@@ -149,39 +175,39 @@ class OverflowInterpreter(Interpreter):
         mark = self._marks.get(id(array))
         return mark[1] if mark is not None else np.zeros(array.shape, bool)
 
-    def _results(self, op: Operation, operands: Sequence[Array]) -> list[Array]:
-        results = super()._results(op, operands)
-        if not isinstance(op, TensorOp) or op.spec.evaluate is None:
+    def _results(self, step: Step, operands: Sequence[Array]) -> list[Array]:
+        results = super()._results(step, operands)
+        if step.evaluate is None:
             return results
         marks = [self.overflowed(array) for array in operands]
         for array in results:
-            mark = _made(op, operands, array) | self._passed_on(op, marks, array.shape)
+            mark = _made(step, operands, array) | self._passed_on(step, marks, array.shape)
             if mark.any():
                 self._marks[id(array)] = (array, mark)
         return results
 
-    def _passed_on(self, op: TensorOp, marks: Sequence[Array], shape: Any) -> Array:
+    def _passed_on(self, step: Step, marks: Sequence[Array], shape: Any) -> Array:
         """The elements that marked elements of the operands have a part in."""
         if not any(mark.any() for mark in marks):
             return np.zeros(shape, bool)
-        if op.spec.kind is Kind.ELEMENTWISE:
+        if step.spec.kind is Kind.ELEMENTWISE:
             return np.logical_or.reduce([np.broadcast_to(mark, shape) for mark in marks])
-        if op.spec.kind is Kind.REDUCTION:
-            return np.asarray(np.any(marks[0], **op.values))
+        if step.spec.kind is Kind.REDUCTION:
+            return np.asarray(np.any(marks[0], **step.attributes))
         return np.ones(shape, bool)
 
 
-def _made(op: TensorOp, operands: Sequence[Array], result: Array) -> Array:
+def _made(step: Step, operands: Sequence[Array], result: Array) -> Array:
     """The elements that are not finite, though all that they are computed from is."""
     finite = [_is_finite(array) for array in operands]
     made = ~_is_finite(result)
-    if op.spec.kind is Kind.REDUCTION:
-        return made & np.asarray(np.all(finite[0], **op.values))
-    if op.spec.kind is Kind.ELEMENTWISE:
+    if step.spec.kind is Kind.REDUCTION:
+        return made & np.asarray(np.all(finite[0], **step.attributes))
+    if step.spec.kind is Kind.ELEMENTWISE:
         for one in finite:
             made = made & one
         return made
-    return made if op.spec.kind in SUMMING else np.zeros(result.shape, bool)
+    return made if step.spec.kind in SUMMING else np.zeros(result.shape, bool)
 
 
 def _is_finite(array: Array) -> Array:

@@ -14,10 +14,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Block, Operation
+from xdsl.ir import Attribute, Block
 
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.operation import OPERATIONS, TensorOp
+from mgn.dialects.mgn.steps import ReadyGraph, Step
 from mgn.dialects.mgn.structure import GraphOp, array_of
 from mgn.dialects.types import element_of, tensor
 from mgn.passes.saturate.egraph.engine import ClassNode, SaturatedGraph
@@ -132,6 +133,11 @@ class Values:
         self.left = None if root is None else self._node_of(root)
 
     @cached_property
+    def _ready(self) -> ReadyGraph:
+        """The graph, which is run on many arrays."""
+        return ReadyGraph(self.graph)
+
+    @cached_property
     def of_floats(self) -> bool:
         """Whether any value of the e-graph is a float."""
         types = self.result.facts.handle_types
@@ -183,9 +189,9 @@ class Values:
         """
         inputs, parameters = self._named(arrays)
         narrow = OverflowInterpreter(parameters)
-        (left,) = narrow.run(self.graph, inputs).values()
+        (left,) = narrow.run(self._ready, inputs).values()
         finite = ~narrow.overflowed(left) & np.isfinite(left.astype(np.float64))
-        (exact,) = Interpreter(parameters, wide=True).run(self.graph, inputs).values()
+        (exact,) = Interpreter(parameters, wide=True).run(self._ready, inputs).values()
         exact = exact.astype(np.float64)
         finite &= np.isfinite(exact)
         if not finite.any():
@@ -202,7 +208,7 @@ class Values:
                 error = np.abs(value.astype(np.float64) - exact)
             error = np.where(np.isnan(error), np.inf, error)
             wrong, bound = finite & (error > ALLOWED * own), own
-            for found in error_bounds(self.graph, inputs, parameters, exact, seed):
+            for found in error_bounds(self._ready, inputs, parameters, exact, seed):
                 if not wrong.any():
                     break
                 bound = np.maximum(own, found)
@@ -221,7 +227,7 @@ class Values:
         rng = np.random.default_rng(seed)
         arrays = self._magnitudes(rng)
         inputs, parameters = self._named(arrays)
-        (exact,) = Interpreter(parameters, wide=True).run(self.graph, inputs).values()
+        (exact,) = Interpreter(parameters, wide=True).run(self._ready, inputs).values()
         exact = exact.astype(np.float64)
         for at, value in enumerate(self._other_forms(arrays, wide=True)):
             with np.errstate(all="ignore"):
@@ -247,10 +253,10 @@ class Values:
         `value` without them. Some roundings cancel each other, so that one try says little.
         """
         inputs, parameters = self._named(arrays)
-        yield from error_bounds(self.graph, inputs, parameters, exact, seed, REAL_UNIT)
+        yield from error_bounds(self._ready, inputs, parameters, exact, seed, REAL_UNIT)
         rng = np.random.default_rng(seed)
+        off = PerturbedInterpreter(parameters, rng, (-1.0, 1.0), UNITS["f64"])
         for _ in range(PERTURBATIONS):
-            off = PerturbedInterpreter(parameters, rng, (-1.0, 1.0), UNITS["f64"])
             again = self._other_forms(arrays, wide=True, interpreter=off)[at]
             with np.errstate(all="ignore"):
                 lost = np.abs(again.astype(np.float64) - value.astype(np.float64))
@@ -269,8 +275,8 @@ class Values:
         leaves = [things[numbers[0]] for numbers in self.result.leaves.values()]
         arrays = [array_of(leaf.key) for leaf in leaves if leaf.kind == "constant"]
         found = [value for array in arrays for value in array.ravel()[:NAMED].astype(np.float64)]
-        for _, _, op in self.ordered:
-            values = op.values.values() if isinstance(op, TensorOp) else ()
+        for _, _, step in self.ordered:
+            values = step.op.values.values() if isinstance(step.op, TensorOp) else ()
             found += [float(value) for value in values if isinstance(value, int | float)]
         return np.unique([value for value in found if np.isfinite(value) and value])
 
@@ -348,11 +354,11 @@ class Values:
         )
 
     @cached_property
-    def ordered(self) -> list[tuple[int, ClassNode, Operation]]:
+    def ordered(self) -> list[tuple[int, ClassNode, Step]]:
         """The e-nodes with their classes and as operations, operands before users."""
         known = set(self.result.leaves)
         pending = [(key, node) for key, nodes in self.result.nodes.items() for node in nodes]
-        found: list[tuple[int, ClassNode, Operation]] = []
+        found: list[tuple[int, ClassNode, Step]] = []
         while pending:
             ready = [item for item in pending if known.issuperset(item[1].operands)]
             if not ready:
@@ -362,7 +368,7 @@ class Values:
             pending = [item for item in pending if item not in ready]
         return found
 
-    def _operation(self, key: int, node: ClassNode) -> Operation:
+    def _operation(self, key: int, node: ClassNode) -> Step:
         types = self.result.facts.handle_types
         block = Block(arg_types=[types[item] for item in node.operands])
         op = OPERATIONS[node.name].op_class.create(
@@ -372,7 +378,7 @@ class Values:
         )
         block.add_op(op)
         op.verify()
-        return op
+        return Step(op)
 
     def _evaluate(
         self, arrays: Sequence[np.ndarray], wide: bool, interpreter: Interpreter | None = None
@@ -387,11 +393,11 @@ class Values:
             widens = wide and element_of(leaf.type).is_float
             known[key] = array.astype(np.float64) if widens else array
         outcomes: dict[int, Entries] = {key: [(None, value)] for key, value in known.items()}
-        for key, node, op in self.ordered:
+        for key, node, step in self.ordered:
             if node.name == "round_tf32" and not self.rounds:
                 value = known[node.operands[0]]
             else:
-                (value,) = interpreter.run_op(op, [known[item] for item in node.operands])
+                (value,) = interpreter.run_op(step, [known[item] for item in node.operands])
             known.setdefault(key, value)
             outcomes.setdefault(key, []).append((node, value))
         return outcomes

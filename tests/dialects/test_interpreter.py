@@ -7,7 +7,8 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import InterpretationError
 
-from mgn.dialects.mgn.interpreter import Interpreter, last_uses
+from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.steps import ReadyGraph, Steps
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from tests.support.programs import parse
 
@@ -68,13 +69,27 @@ def test_a_fused_program_is_computed_through_its_kernels() -> None:
 
 def test_values_are_forgotten_after_their_last_use_and_results_are_kept() -> None:
     graph = graph_of(parse(MLP))
-    read, product, relu, argmax, end = graph.block.ops
-    assert last_uses(graph.block) == {
+    _, product, relu, _, end = graph.block.ops
+    steps = Steps(graph.block)
+    values = list(steps.places)
+    ended = {step.op: [values[place] for place in ended] for step, *_, ended in steps.steps}
+    assert {op: found for op, found in ended.items() if found} == {
         product: [*product.operands],
         relu: [*product.results],
-        end: [*relu.results, *argmax.results],
     }
-    assert read not in last_uses(graph.block)
+    assert [values[place] for place in steps.returned] == [*end.operands]
+
+
+def test_a_graph_that_was_made_ready_runs_again_and_again() -> None:
+    graph, w = graph_of(parse(MLP)), arrays(3, 4)
+    ready = ReadyGraph(graph)
+    for seed in range(3):
+        x = np.random.default_rng(seed).standard_normal((2, 3)).astype(np.float32)
+        for wide in (False, True):
+            once, again = (Interpreter({"w": w}, wide).run(one, {"x": x}) for one in (graph, ready))
+            for name, array in once.items():
+                assert again[name].dtype == array.dtype
+                np.testing.assert_array_equal(again[name], array)
 
 
 @pytest.mark.parametrize(

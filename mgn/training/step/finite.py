@@ -20,6 +20,7 @@ from xdsl.ir import Operation
 
 from mgn.diagnostics import Diagnostic, DiagnosticsError
 from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.steps import Step
 from mgn.dialects.mgn.structure import ConstantOp, graphs_of
 from mgn.dialects.places import text_place
 from mgn.distributed.crew import crew_of
@@ -153,10 +154,11 @@ class Watcher(Interpreter):
         self.said = ""
         self._depth = 0
 
-    def _results(self, op: Operation, operands: Sequence[Array]) -> list[Array]:
+    def _results(self, step: Step, operands: Sequence[Array]) -> list[Array]:
+        op = step.op
         self._depth += 1
         try:
-            results = super()._results(op, operands)
+            results = super()._results(step, operands)
         finally:
             self._depth -= 1
         is_new = self.found is None and not self._depth and not isinstance(op, ConstantOp)

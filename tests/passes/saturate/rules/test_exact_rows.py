@@ -30,10 +30,10 @@ def forms_of(values: Values) -> Iterator[GraphOp]:
     """The left side and each other form of a saturated graph's result, as graphs of their own."""
     first: dict[int, tuple[tuple[int, ...], Operation]] = {}
     last: list[tuple[tuple[int, ...], Operation]] = []
-    for key, node, op in values.ordered:
+    for key, node, step in values.ordered:
         if key == values.root:
-            last.insert(0 if node == values.left else len(last), (node.operands, op))
-        first.setdefault(key, (node.operands, op))
+            last.insert(0 if node == values.left else len(last), (node.operands, step.op))
+        first.setdefault(key, (node.operands, step.op))
     for form in last:
         yield graph_of(values, first, form)
 
