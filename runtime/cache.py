@@ -26,6 +26,11 @@ _NAME = re.compile(r"[0-9a-f]{64}\.kernel")
 _OWN = re.compile(f"{_NAME.pattern}|{TEMPORARY.pattern}")
 _LEFTOVER_SECONDS = 3600.0
 
+_written: dict[Path, int] = {}
+"""Bytes that this process has put into each folder since it looked through it: every program has a
+cache of its own, and to look through a large folder takes longer than to build a kernel.
+"""
+
 
 def kernel_key(program: str | bytes, options: Sequence[str], device: str) -> str:
     """The key of a binary of a source text or SPIR-V: `device` must name hardware and driver."""
@@ -43,7 +48,6 @@ class KernelCache:
     def __init__(self, folder: Path | None = None, limit: int = 512 << 20) -> None:
         self.folder = folder
         self.limit = limit
-        self._written_since_trim = limit
 
     @staticmethod
     def default() -> "KernelCache":
@@ -75,10 +79,11 @@ class KernelCache:
     def store(self, key: str, binary: bytes) -> bool:
         """Keep a binary. False where the disk refuses."""
         path = self._path(key)
-        if path is None or not keep_file(path, sealed(key, binary)):
+        if self.folder is None or path is None or not keep_file(path, sealed(key, binary)):
             return False
-        self._written_since_trim += len(binary)
-        if self._written_since_trim > self.limit // 8:
+        written = _written.get(self.folder, self.limit) + len(binary)
+        _written[self.folder] = written
+        if written > self.limit // 8:
             self.trim()
         return True
 
@@ -90,7 +95,8 @@ class KernelCache:
 
     def trim(self) -> None:
         """Delete the least recently used files until the rest fits, and leftovers of crashes."""
-        self._written_since_trim = 0
+        if self.folder is not None:
+            _written[self.folder] = 0
         entries: list[tuple[float, int, Path]] = []
         stale = time.time() - _LEFTOVER_SECONDS
         for path, status in self._files():

@@ -54,7 +54,6 @@ from mgn.passes.saturate.narrow_results import narrow_results
 from mgn.passes.saturate.options import SaturateOptions
 from mgn.passes.saturate.prices.scheduled import is_possible
 from mgn.passes.saturate.rebuild import rebuild_graph
-from mgn.passes.saturate.rules.patterns import Number, Pattern, calls_of
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.rules.table import CLASS_SETS, rules_of
 from mgn.passes.saturate.sharing.names import structure_of
@@ -178,7 +177,8 @@ def _choose(task: _Task, rules: list[Rule], trace: SaturateTrace | None) -> Choi
         if besides.selection.cost < choice.selection.cost:
             choice, way = besides, first
     choice.report.limits = first.saturated.limits
-    choice.report.left_out = tuple(rule.name for rule in rules if rule not in way.rules)
+    acting = {rule.name for rule in way.rules}
+    choice.report.left_out = tuple(rule.name for rule in rules if rule.name not in acting)
     if trace is not None and way.trace is not None:
         trace.take(way.trace)
     return choice
@@ -309,17 +309,7 @@ def _widens(options: SaturateOptions) -> bool:
 
 def literals_of(rules: list[Rule]) -> list[float]:
     """The numbers that left sides name."""
-    found: dict[float, None] = {}
-
-    def visit(pattern: Pattern) -> None:
-        for call in calls_of(pattern):
-            for operand in call.operands:
-                if isinstance(operand, Number):
-                    found.setdefault(operand.value)
-
-    for rule in rules:
-        visit(rule.left_pattern)
-    return list(found)
+    return list(dict.fromkeys(value for rule in rules for value in rule.literals))
 
 
 def _describe_egraph(report: SaturateReport, graph: SaturatedGraph) -> None:

@@ -95,6 +95,20 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in files(tmp_path)) <= 10_000
 
 
+def test_a_folder_is_looked_through_when_much_was_written_whichever_cache_wrote_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    found = KernelCache._files
+    monkeypatch.setattr(KernelCache, "_files", lambda self: looked.append(0) or found(self))
+    counts: list[int] = []
+    for number in range(9):
+        cache = KernelCache(tmp_path, limit=10_000)
+        assert cache.store(f"{number:02x}" * 32, bytes(500))
+        counts.append(len(looked))
+    assert counts == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+
+
 def test_what_a_crash_left_half_written_is_swept_away(tmp_path: Path) -> None:
     leftover, fresh = (tmp_path / "ab" / f".mgn-{sign * 16}.tmp" for sign in "0f")
     leftover.parent.mkdir()

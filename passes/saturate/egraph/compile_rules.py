@@ -22,7 +22,6 @@ from mgn.passes.saturate.rules.patterns import (
     Pattern,
     Variable,
     aliases_of,
-    calls_of,
     evaluate,
     text_of,
 )
@@ -65,11 +64,6 @@ class CompiledRule:
 def constructor_name(constructor: Constructor) -> str:
     """How egglog knows an operation with a number of operands."""
     return f"{constructor[0]}_{constructor[1]}"
-
-
-def constructors_of(pattern: Pattern) -> set[Constructor]:
-    """The constructors that a pattern names."""
-    return {(call.name, len(call.operands)) for call in calls_of(pattern)}
 
 
 PRELUDE = """

@@ -24,7 +24,6 @@ from mgn.passes.saturate.egraph.compile_rules import (
     commutes,
     compile_rule,
     constructor_name,
-    constructors_of,
     declare,
 )
 from mgn.passes.saturate.egraph.declared import declared, execute
@@ -295,7 +294,7 @@ class _Engine:
         self.constructors |= constructors
         text = [declare(constructor, self.exact) for constructor in sorted(constructors)]
         for number, rule in list(self.waiting.items()):
-            if constructors_of(rule.left_pattern) <= self.constructors:
+            if rule.constructors <= self.constructors:
                 self.compiled[rule.name], lines = compile_rule(rule, number, self.facts)
                 text.append(lines)
                 del self.waiting[number]

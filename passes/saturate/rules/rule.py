@@ -15,9 +15,11 @@ from mgn.diagnostics import MgnError
 from mgn.passes.saturate.rules.conditions import PREDICATES
 from mgn.passes.saturate.rules.patterns import (
     Call,
+    Number,
     Pattern,
     PatternError,
     aliases_of,
+    calls_of,
     folded_variables,
     parse_pattern,
     variables_of,
@@ -72,6 +74,17 @@ class Rule:
     @cached_property
     def right_pattern(self) -> Pattern:
         return parse_pattern(self.right)
+
+    @cached_property
+    def constructors(self) -> frozenset[tuple[str, int]]:
+        """The operations that the left side names, each with its number of operands."""
+        return frozenset((call.name, len(call.operands)) for call in calls_of(self.left_pattern))
+
+    @cached_property
+    def literals(self) -> tuple[int | float, ...]:
+        """The numbers that the left side names, in order, each once."""
+        operands = [operand for call in calls_of(self.left_pattern) for operand in call.operands]
+        return tuple(dict.fromkeys(item.value for item in operands if isinstance(item, Number)))
 
     @cached_property
     def variables(self) -> list[str]:
