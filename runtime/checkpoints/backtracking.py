@@ -5,6 +5,7 @@ may part a name. Python's `re` tries one way after another, and cannot be told t
 
     (a+)+      repeats what is repeated: the ways double with each character
     .*x.*y     two repetitions: as many ways as there are pairs of places
+    (a|aa){9}  nine alternatives: one more choice each
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from importlib import import_module
 from math import comb
 from typing import Any
 
-MOST_WAYS = 10**10
+MOST_WAYS = 10**9
 """Ways in which a pattern may part a name. Most end at their first characters."""
 
 _MANY = 64
@@ -32,7 +33,9 @@ def takes_forever(pattern: str) -> bool:
 
 
 def repetitions(pattern: str) -> int:
-    """How many repetitions of a pattern a name meets, those of few turns once for each."""
+    """How many repetitions and alternatives of a pattern a name meets, those within few turns once
+    for each.
+    """
     return min(_repetitions(_parsed(pattern)), _MANY)
 
 
@@ -73,7 +76,7 @@ def _repetitions(parsed: Any) -> int:
         name = str(kind)
         turns = int(value[1]) if name in _REPEATS and value[1] < _MANY else 1
         inner = sum(map(_repetitions, _bodies(name, value)))
-        count += _is_repeat(name, value) + turns * inner
+        count += (name == "BRANCH" or _is_repeat(name, value)) + turns * inner
     return count
 
 

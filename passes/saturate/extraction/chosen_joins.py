@@ -1,7 +1,8 @@
 """Chosen kernels of which one reads what another writes, as one kernel where that costs less.
 
-In: a view, its candidates, and the choice among these. Out: a choice in which no two kernels cost
-less as one.
+In: a view, its candidates, and the choice among these. Out: a choice whose kernels were tried, once
+for each, as one with those that they read from. Kernels of arrangements stay as they are, and so do
+two that are both neither pointwise nor reductions.
 
 The search keeps a few ways to compute each value, before it is known which values lie in memory:
 the kernel that does the work of two chosen ones may not be among them. Here it is tried. A program
@@ -59,7 +60,8 @@ def join_chosen(
     better = _Joins(view, found, other, device, limits).joined()
     if better.selection.cost < joined.selection.cost:
         return better
-    return replace(joined, bound=min(better.bound, joined.selection.cost))
+    bound = min(better.bound, joined.selection.cost)
+    return replace(joined, bound=bound, timed_out=other.timed_out)
 
 
 class _Joins:
@@ -90,7 +92,7 @@ class _Joins:
             self._note(found.candidates[number])
 
     def joined(self) -> Extraction:
-        """The choice in which no kernel costs less as one with a kernel that it reads from."""
+        """The choice in which each kernel was tried as one with those that it reads from."""
         bound, changed = self.extraction.bound, False
         for number in self.extraction.selection.kernels:
             kernel = self.found.candidates[number]
