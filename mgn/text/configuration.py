@@ -80,7 +80,9 @@ def configured(
     for name in sorted(settings.names & named):
         own = consts.get(name)
         if name in dimensions or type(own) is int:
-            if (said := settings.scalar(name)) is not None:
+            said = settings.scalar(name)
+            # null leaves a size to the program, but turns off what changes a model
+            if said is not None or name in UNCHANGED or settings.value(name) is not None:
                 sizes[name] = _whole(said, name, settings.file)
         elif type(own) is float:
             floats[name] = _finite(settings.scalar(name), own, name, settings.file)
@@ -200,9 +202,10 @@ def _finite(value: Scalar | None, own: float, name: str, file: Path) -> float:
     return found
 
 
-def _whole(value: Scalar, name: str, file: Path) -> int:
-    if isinstance(value, str) or (isinstance(value, float) and not value.is_integer()):
-        raise MgnError(f"{file}: {name} is {_shown(value)}, and the program wants a whole number")
+def _whole(value: Scalar | None, name: str, file: Path) -> int:
+    if value is None or isinstance(value, str) or value != value // 1:
+        said = "null or a list" if value is None else _shown(value)
+        raise MgnError(f"{file}: {name} is {said}, and the program wants a whole number")
     return int(value)
 
 

@@ -253,3 +253,11 @@ def test_a_program_gets_sizes_and_floats_and_keeps_what_a_configuration_does_not
     assert (exe(x=np.full((3, 8), 2, np.float32))["y"] == 2.5).all()
     usual = mgn.compile(module, dims=sizes, device=DEVICE)
     assert (usual(x=np.zeros((3, 8), np.float32))["y"] == 2.0).all()
+
+
+@pytest.mark.parametrize("said", [None, [4, 4]])
+def test_what_is_off_or_a_list_is_no_size(tmp_path: Path, said: object) -> None:
+    module = mgn.parse("const sliding_window = 8\ngraph g(x: f32[sliding_window]) { return y = x }")
+    (tmp_path / "config.json").write_text(json.dumps({"sliding_window": said}))
+    with pytest.raises(mgn.MgnError, match="sliding_window is null or a list"):
+        configured(module, tmp_path, set())
