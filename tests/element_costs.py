@@ -39,8 +39,6 @@ FUNCTIONS = tuple(
 additions take most of a run.
 """
 
-BY_DIVIDER = frozenset({"sqrt", "rsqrt"})
-
 ELEMENTS, TERMS, TURNS = 1 << 16, 12, 15
 
 
