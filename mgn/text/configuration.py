@@ -67,8 +67,8 @@ def configured(
 ) -> tuple[Module, dict[str, int]]:
     """A program with the numbers of a configuration in its consts that are floats, and the sizes
     that it gives `dimensions` and consts that are integers. MgnError where the program has another
-    flag or text in a const, a number is no finite one or a size no whole one, and where the
-    configuration asks for what changes a model and has no const in the program.
+    flag or text in a const. So it is where a number is not finite, or a size not whole. So it is,
+    too, where what the configuration asks for changes a model and has no const in the program.
     """
     settings, consts = _Settings(_beside(path, _CONFIGURATION)), module.consts
     named = dimensions | consts.keys()
@@ -80,10 +80,9 @@ def configured(
     for name in sorted(settings.names & named):
         own = consts.get(name)
         if name in dimensions or type(own) is int:
-            said = settings.scalar(name)
             # null leaves a size to the program, but turns off what changes a model
-            if said is not None or name in UNCHANGED or settings.value(name) is not None:
-                sizes[name] = _whole(said, name, settings.file)
+            if name in UNCHANGED or settings.value(name) is not None:
+                sizes[name] = _whole(settings.scalar(name), name, settings.file)
         elif type(own) is float:
             floats[name] = _finite(settings.scalar(name), own, name, settings.file)
         elif isinstance(own, str | bool) and not _agree(own, said := settings.value(name)):

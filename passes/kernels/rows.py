@@ -22,7 +22,7 @@ _WEIGHTS = {
 }
 """What an operation that is not elementwise counts for, in additions, where it is not 1."""
 
-_STEPS = ((60.0, 8), (19.0, 3))
+_BY_COST = ((60.0, 8), (19.0, 3))
 """What an elementwise one counts for, by the least multiply-adds that it costs a CPU."""
 
 _IN_PLACE = ("reshape", "broadcast_to")
@@ -259,7 +259,7 @@ def _frontier(roots: list[Node], known: set[Node], space: RowSpace) -> list[Node
 @cache
 def _weight(name: str) -> int:
     cost = ELEMENT_COST[name].cpu if name in ELEMENT_COST else 0.0
-    return next((weight for least, weight in _STEPS if cost >= least), _WEIGHTS.get(name, 1))
+    return next((weight for least, weight in _BY_COST if cost >= least), _WEIGHTS.get(name, 1))
 
 
 def _cost(node: Node, available: set[Node]) -> int:

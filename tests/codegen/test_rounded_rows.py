@@ -1,5 +1,5 @@
-"""What a row gives in half precision is a number of that type before it is stored, so that what
-reads it in the same kernel has the bits that memory would have.
+"""What a row gives in half precision is a number of that type before it is stored. What reads it in
+the same kernel so has the bits that memory would have.
 """
 
 from dataclasses import replace

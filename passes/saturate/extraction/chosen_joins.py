@@ -44,7 +44,7 @@ def join_chosen(
     extraction: Extraction,
     device: Device,
     limits: CutLimits,
-    time_budget: float = 2.0,
+    budget: float = 2.0,
 ) -> Extraction:
     """The choice with kernels joined, which are new candidates; the same where none is.
 
@@ -56,7 +56,7 @@ def join_chosen(
     if not few or joined.timed_out or not extraction.gap <= PROVED < joined.gap:
         return joined
     _Joins(view, found, joined, device, limits).offer()
-    other = extract(found, time_budget)
+    other = extract(found, budget)
     better = _Joins(view, found, other, device, limits).joined()
     if better.selection.cost < joined.selection.cost:
         return better
@@ -108,7 +108,7 @@ class _Joins:
             second = self.found.candidates[number]
             for other in dict.fromkeys(self.writer[item] for item in second.inputs):
                 first = self.found.candidates[other]
-                for wanted in {(): None, self._wanted(first, second): None}:
+                for wanted in dict.fromkeys(((), self._wanted(first, second))):
                     joint = self._joint(first, second, wanted)
                     if joint is not None:
                         self.found.add(joint.template, joint.classes).price = joint.price
