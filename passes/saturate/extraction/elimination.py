@@ -9,6 +9,10 @@ Once only classes with wide bags are left, the tables become the candidates of a
 which demands one state of each table. Many of these candidates do not matter any more, and the
 problem falls apart.
 
+What nothing shares costs more at each step, by powers of two and more: the price of a class with
+all that it needs is at most a little above that of one choice of all (`above_best`). Whatever would
+pay that is in no best choice, so it does not matter that it would have to pay more.
+
 A choice is *closed* here: it writes what is demanded and what it reads, though kernels may wait for
 each other in a ring.
 """
@@ -16,6 +20,7 @@ each other in a ring.
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
+from math import inf
 
 from mgn.passes.saturate.extraction.components import LocalProblem
 from mgn.passes.saturate.extraction.necessity import bits_of
@@ -25,6 +30,8 @@ from mgn.passes.saturate.extraction.work import STATE, Work
 
 ANY = 2**62
 """Where there is no limit."""
+OVER = 1e-6
+"""How much more, relatively, than a known choice has a price that is in no best one."""
 BEAM = 128
 """States kept of each table where a choice is wanted that need not be the best."""
 
@@ -43,7 +50,9 @@ class Elimination:
         self.problem = problem
         self.demands = demands = frozenset(problem.demands)
         self.inputs = [set(items) - demands for items in problem.inputs]
-        self.full, self.writer = full_prices(problem, self.inputs)
+        full, self.writer = full_prices(problem, self.inputs)
+        dear = above_best(problem, self.inputs, self.writer)
+        self.full = {key: min(price, dear) for key, price in full.items()}
         self.market = Market(problem, self.inputs, self.full)
         self.decided: list[Trail] = []
         self.cost = 0.0
@@ -212,6 +221,24 @@ def full_prices(
                     if not lacking[reader]:
                         heappush(ready, (cost[reader], reader))
     return full, writer
+
+
+def above_best(
+    problem: LocalProblem, inputs: Sequence[set[int]], writer: Mapping[int, int]
+) -> float:
+    """A price above that of a best choice: that of all demands and what they need, each from its
+    `writer` and paid for once.
+    """
+    chosen: dict[int, None] = {}
+    pending = list(problem.demands)
+    while pending:
+        number = writer.get(pending.pop())
+        if number is None:
+            return inf
+        if number not in chosen:
+            chosen[number] = None
+            pending += inputs[number]
+    return sum([problem.prices[number] for number in chosen]) * (1.0 + OVER)
 
 
 def _bags_of(

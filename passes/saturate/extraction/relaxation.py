@@ -87,9 +87,9 @@ class Program:
             self.rows.extend(self.detours)
             self.detours = Rows()
         self.scale = 1.0 / max(min(problem.prices), 1e-6 * max(problem.prices), 1e-12)
-        costs = np.zeros(self.columns.count)
-        costs[: len(problem.prices)] = np.array(problem.prices) * self.scale
-        self.solver = solver_of(costs, self.rows)
+        self.costs = np.zeros(self.columns.count)
+        self.costs[: len(problem.prices)] = np.array(problem.prices) * self.scale
+        self.solver = solver_of(self.costs, self.rows)
 
     def relaxed(self) -> Relaxation | None:
         """The optimum with fractions; None where no work is left before."""
@@ -98,14 +98,13 @@ class Program:
             solution = self.solver.getSolution()
             values = np.asarray(solution.col_value)
             before = bound
-            bound = self.solver.getInfo().objective_function_value / self.scale
+            bound, reduced = self.bounded_by(np.asarray(solution.row_dual))
             idle = 0 if bound > before * (1.0 + NEARLY) else idle + 1
             broken = Rows()
             if idle < IDLE:
                 for entries in self.detours.violated(values, NEARLY):
                     broken.add(entries, 0.0)
             if len(broken.lower) <= FEW * len(self.rows.lower):
-                reduced = np.asarray(solution.col_dual) / self.scale
                 return Relaxation(self.problem, self.columns, bound, values, reduced)
             self._add(broken)
         return None
@@ -122,6 +121,23 @@ class Program:
             return None
         self._add(broken)
         return self.relaxed()
+
+    def bounded_by(self, duals: np.ndarray) -> tuple[float, np.ndarray]:
+        """What these values of the rows prove, and what each column costs besides.
+
+        Any values do, with their signs set right: each column lies between 0 and 1, and one that
+        costs less than nothing besides is taken whole (A. Neumaier, O. Shcherbina, "Safe bounds in
+        linear and mixed-integer linear programming", 2004). So no tolerance of the solver is in it.
+        """
+        columns, values, starts, lower, upper = self.rows.arrays()
+        duals = np.where((duals < 0.0) & np.isinf(upper), 0.0, duals)
+        limits = np.where(duals < 0.0, upper, lower)
+        paid = np.bincount(
+            columns, values * np.repeat(duals, np.diff(starts)), minlength=self.columns.count
+        )
+        reduced = self.costs - paid
+        bound = float(duals @ limits + np.minimum(reduced, 0.0).sum())
+        return max(bound, 0.0) / self.scale, reduced / self.scale
 
     def _add(self, rows: Rows) -> None:
         self.rows.extend(rows)
