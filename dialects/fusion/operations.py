@@ -30,10 +30,11 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
+from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion.forms import KernelBody, verify_form
+from mgn.dialects.isolation import Isolated
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ConstantOp, HoldsProgram
 
@@ -119,7 +120,7 @@ class FusedKernelOp(IRDLOperation, HoldsProgram):
     arranged = opt_prop_def(ScheduleAttr)
     schedule = opt_prop_def(ScheduleAttr)
     body = region_def("single_block")
-    traits = traits_def(Pure(), IsolatedFromAbove())
+    traits = traits_def(Pure(), Isolated())
 
     def __init__(
         self,

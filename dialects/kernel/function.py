@@ -27,13 +27,13 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import (
     HasParent,
-    IsolatedFromAbove,
     IsTerminator,
     Pure,
     SymbolOpInterface,
 )
 from xdsl.utils.exceptions import VerifyException
 
+from mgn.dialects.isolation import Isolated
 from mgn.dialects.kernel.types import (
     Access,
     AccessAttr,
@@ -70,7 +70,7 @@ class FuncOp(IRDLOperation):
     noalias = opt_prop_def(UnitAttr)
     body = region_def("single_block")
 
-    traits = traits_def(IsolatedFromAbove(), SymbolOpInterface())
+    traits = traits_def(Isolated(), SymbolOpInterface())
 
     def __init__(
         self,
@@ -217,18 +217,25 @@ def _parse_sizes(parser: Parser) -> list[int]:
     )
 
 
+_LOOKED_AT = (vector.ExtractOp, vector.InsertOp, memref.AllocOp, memref.AllocaOp)
+"""Operations of other dialects of which a kernel asks more than they do."""
+
+
 def _verify_inner(operation: Operation) -> None:
     for number, result in enumerate(operation.results):
-        verify_vector(result.type, f"result {number} of {operation.name}")
+        if isinstance(result.type, VectorType):
+            verify_vector(result.type, f"result {number} of {operation.name}")
+    if type(operation) not in _LOOKED_AT:
+        return
     if isinstance(operation, vector.ExtractOp | vector.InsertOp):
         _verify_lane(operation)
     if isinstance(operation, memref.AllocOp):
         raise VerifyException("memref.alloc in a kernel: use kernel.local_alloc or memref.alloca")
     if not isinstance(operation, memref.AllocaOp):
         return
-    type = operation.memref.type
-    verify_buffer(type, "memref.alloca")
-    if space_of(type) is not Space.PRIVATE:
+    made = operation.memref.type
+    verify_buffer(made, "memref.alloca")
+    if space_of(made) is not Space.PRIVATE:
         raise VerifyException(
             "memref.alloca makes #kernel.space<private> memory; local memory comes from"
             " kernel.local_alloc"

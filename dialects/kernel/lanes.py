@@ -20,6 +20,9 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, SSAValue
 
+SMALL_FLOATS = (Float16Type, BFloat16Type)
+FLOATS = (*SMALL_FLOATS, Float32Type, Float64Type)
+
 
 def element(type: Attribute) -> Attribute:
     """The type of one lane."""
@@ -38,17 +41,18 @@ def is_vector(type: Attribute) -> bool:
 
 def is_float(type: Attribute) -> bool:
     """Whether the lanes are floats."""
-    return isinstance(element(type), Float16Type | BFloat16Type | Float32Type | Float64Type)
+    return element(type).__class__ in FLOATS
 
 
 def is_small_float(type: Attribute) -> bool:
     """Whether values of the type are computed in 32 bits and rounded: f16 and bf16."""
-    return isinstance(element(type), Float16Type | BFloat16Type)
+    return element(type).__class__ in SMALL_FLOATS
 
 
 def is_bool(type: Attribute) -> bool:
     """Whether the lanes are i1."""
-    return element(type) == i1
+    lane = element(type)
+    return lane is i1 or lane == i1
 
 
 def constant_number(value: SSAValue) -> float | int | None:

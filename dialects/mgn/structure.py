@@ -35,13 +35,14 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
+from xdsl.traits import HasParent, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.block_formats import part_of_name
 from mgn.dialects.dense import array_of as array_of
 from mgn.dialects.dense import dense_of as dense_of
 from mgn.dialects.dense import parse_dense, print_dense
+from mgn.dialects.isolation import Isolated
 from mgn.dialects.mgn.declared import DeclaredOp, ReadsDeclaredOp
 from mgn.dialects.mgn.states import StateOp, state_accesses
 from mgn.dialects.shapes import ShapeError
@@ -197,7 +198,7 @@ class GraphOp(IRDLOperation):
     states = opt_prop_def(ArrayAttr[StringAttr])
     written = opt_prop_def(ArrayAttr[StringAttr])
     body = region_def("single_block")
-    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), HasParent(ModuleOp))
+    traits = traits_def(SymbolOpInterface(), Isolated(), HasParent(ModuleOp))
 
     def __init__(
         self,

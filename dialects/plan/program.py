@@ -23,9 +23,10 @@ from xdsl.irdl import (
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import HasParent, IsolatedFromAbove, NoTerminator, SymbolOpInterface
+from xdsl.traits import HasParent, NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from mgn.dialects.isolation import Isolated
 from mgn.dialects.kernel.buffers import ALIGNMENT, byte_size, in_place_pairs, starting_pairs
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.kernel.types import Access
@@ -56,9 +57,7 @@ class ProgramOp(ArenaProgram):
     arena = prop_def(IntegerAttr)
     alignment = prop_def(IntegerAttr)
     body = region_def("single_block")
-    traits = traits_def(
-        SymbolOpInterface(), IsolatedFromAbove(), NoTerminator(), HasParent(ModuleOp)
-    )
+    traits = traits_def(SymbolOpInterface(), Isolated(), NoTerminator(), HasParent(ModuleOp))
 
     def __init__(
         self, name: str, arena: int, body: Region | None = None, alignment: int = ALIGNMENT

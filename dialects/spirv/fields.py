@@ -81,6 +81,25 @@ def paired_operands(
     return pairs
 
 
+MOST_KNOWN = 10_000
+"""Of how many unequal instructions it is remembered that their operands fit."""
+
+_fitting: set[tuple[str, int, tuple[int | str, ...]]] = set()
+
+
+def check_operands(
+    row: Instruction, ids: Sequence[object], literals: tuple[int | str, ...]
+) -> None:
+    """The same errors, which are a matter of the number of ids and of the literals alone."""
+    key = (row.name, len(ids), literals)
+    if key in _fitting:
+        return
+    paired_operands(row, ids, literals)
+    if len(_fitting) >= MOST_KNOWN:
+        _fitting.clear()
+    _fitting.add(key)
+
+
 def _check_literal(row: Instruction, field: Field, value: object) -> None:
     if field.kind == "id":
         return

@@ -23,7 +23,7 @@ from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.spirv.fields import OperandError, paired_operands
+from mgn.dialects.spirv.fields import OperandError, check_operands
 from mgn.dialects.spirv.table import Instruction
 from mgn.dialects.spirv.text import parse_operands, print_operands
 
@@ -78,7 +78,8 @@ class InstructionOp(Operation):
     @property
     def type_id(self) -> SSAValue | None:
         """The type of the result."""
-        return self.operands[0] if self.row.has_type and self.operands else None
+        operands = self.operands if self.row.has_type else ()
+        return operands[0] if operands else None
 
     @property
     def ids(self) -> Sequence[SSAValue]:
@@ -109,10 +110,11 @@ class InstructionOp(Operation):
             raise VerifyException(f"{self.row.name} has {len(self.results)} results")
         if self.row.has_type and not self.operands:
             raise VerifyException(f"{self.row.name} lacks the type of its result")
-        if any(value.type != ID for value in (*self.operands, *self.results)):
-            raise VerifyException(f"{self.row.name} takes and gives ids only")
+        for value in (*self.operands, *self.results):
+            if value.type is not ID and value.type != ID:
+                raise VerifyException(f"{self.row.name} takes and gives ids only")
         try:
-            paired_operands(self.row, self.ids, self.literals)
+            check_operands(self.row, self.ids, self.literals)
         except OperandError as error:
             raise VerifyException(str(error)) from None
 
@@ -139,7 +141,8 @@ class InstructionOp(Operation):
 
 def defining(value: SSAValue) -> InstructionOp | None:
     """The instruction that defines an id."""
-    return value.owner if isinstance(value.owner, InstructionOp) else None
+    owner = value.owner
+    return owner if isinstance(owner, InstructionOp) else None
 
 
 def type_of(value: SSAValue) -> InstructionOp | None:

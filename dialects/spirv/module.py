@@ -17,9 +17,10 @@ from xdsl.ir import Block, Region
 from xdsl.irdl import IRDLOperation, irdl_op_definition, prop_def, region_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsolatedFromAbove, NoTerminator
+from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
+from mgn.dialects.isolation import Isolated
 from mgn.dialects.spirv.instruction import InstructionOp
 from mgn.dialects.spirv.structure import verify_structure
 
@@ -36,7 +37,7 @@ class ModuleOp(IRDLOperation):
     major = prop_def(IntegerAttr.constr(i32))
     minor = prop_def(IntegerAttr.constr(i32))
     body = region_def("single_block")
-    traits = traits_def(IsolatedFromAbove(), NoTerminator())
+    traits = traits_def(Isolated(), NoTerminator())
 
     def __init__(self, instructions: Sequence[InstructionOp], version: tuple[int, int] = (1, 0)):
         super().__init__(

@@ -8,12 +8,15 @@ are like one before. Most of xDSL's `verify_` methods look at nothing else eithe
 traits, and the structure around an operation are checked for each.
 """
 
+import itertools
+import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from inspect import getclosurevars
 from typing import Any
 
 from xdsl.dialects import arith, math, memref, vector
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, ErasedSSAValue, Operation
 from xdsl.irdl import IRDLOperation
 from xdsl.traits import OpTrait
@@ -21,6 +24,10 @@ from xdsl.utils.exceptions import VerifyException
 
 DECLARED_ONLY = frozenset(module.__name__ for module in (arith, math, memref, vector))
 """Modules whose operations' `verify_` looks at nothing but what an operation declares."""
+
+
+MOST_KNOWN = 20_000
+"""Of how many unequal operations it is remembered, from module to module, that they are right."""
 
 
 def verify_whole(op: Operation) -> None:
@@ -45,8 +52,9 @@ class _Kind:
 
     def stands(self, op: Operation) -> bool:
         """Whether an operation whose declaration is right is right where it stands."""
-        if any(isinstance(operand, ErasedSSAValue) for operand in op.operands):
-            return False
+        for operand in op.operands:
+            if isinstance(operand, ErasedSSAValue):
+                return False
         try:
             for trait in self.traits:
                 trait.verify(op)
@@ -57,13 +65,34 @@ class _Kind:
         return True
 
 
-class _Verifier:
-    """Remembers what is right. Attributes are told apart by number, equal ones by one."""
+class _Remembered(threading.local):
+    """What was right in the modules before. Attributes are told apart by number, equal ones by one.
+    Arrays are not kept, since they may be large.
+    """
 
     def __init__(self) -> None:
-        self._right: set[Hashable] = set()
-        self._kinds: dict[type[Operation], _Kind] = {}
-        self._numbers: dict[Attribute, int] = {}
+        self.kinds: dict[type[Operation], _Kind] = {}
+        self.new_number = itertools.count().__next__
+        self.clear()
+
+    def clear(self) -> None:
+        self.right: set[Hashable] = set()
+        self.numbers: dict[Attribute, int] = {}
+
+
+_remembered = _Remembered()
+
+
+class _Verifier:
+    """Checks an operation with all that is in it, and remembers what is right."""
+
+    def __init__(self) -> None:
+        if max(len(_remembered.right), len(_remembered.numbers)) > MOST_KNOWN:
+            _remembered.clear()
+        self._kinds = _remembered.kinds
+        self._new_number = _remembered.new_number
+        self._right, self._right_here = _remembered.right, set[Hashable]()
+        self._numbers, self._arrays = _remembered.numbers, dict[Attribute, int]()
         self._known: dict[int, tuple[Attribute, int]] = {}
 
     def verify(self, op: Operation) -> None:
@@ -93,9 +122,10 @@ class _Verifier:
             tuple([(name, number(item)) for name, item in op.properties.items()]),
             tuple([(name, number(item)) for name, item in op.attributes.items()]),
         )
-        if key not in self._right:
+        if key not in self._right and key not in self._right_here:
             op.verify()
-            self._right.add(key)
+            attributes = (*op.properties.values(), *op.attributes.values())
+            (self._right_here if any(map(_is_array, attributes)) else self._right).add(key)
             return True
         return kind.stands(op)
 
@@ -103,6 +133,13 @@ class _Verifier:
         """Found by identity where it was seen; it is held, so that no other takes its place."""
         known = self._known.get(id(attribute))
         if known is None:
-            number = self._numbers.setdefault(attribute, len(self._numbers))
+            numbers = self._arrays if _is_array(attribute) else self._numbers
+            number = numbers.get(attribute)
+            if number is None:
+                number = numbers[attribute] = self._new_number()
             known = self._known[id(attribute)] = (attribute, number)
         return known[1]
+
+
+def _is_array(attribute: Attribute) -> bool:
+    return isinstance(attribute, DenseIntOrFPElementsAttr)

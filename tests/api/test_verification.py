@@ -1,11 +1,21 @@
 """Equal operations are checked once, and a wrong one among many right ones is still found."""
 
+import numpy as np
 import pytest
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FileLineColLoc, IntegerAttr, ModuleOp, f32, i32
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    FileLineColLoc,
+    IntegerAttr,
+    ModuleOp,
+    f32,
+    i32,
+)
 from xdsl.ir import Operation
 from xdsl.irdl import OpDef
 
+from mgn.dialects.mgn.structure import ConstantOp
+from mgn.modules import verification
 from mgn.modules.dialect_table import make_context
 from mgn.modules.mlir_text import InvalidModule, check_module, parse_mlir
 from mgn.modules.verification import verify_whole
@@ -46,14 +56,33 @@ def test_equal_operations_before_the_last_are_checked_once(monkeypatch: pytest.M
         plain(self, op)
 
     monkeypatch.setattr(OpDef, "verify", counting)
+    monkeypatch.setattr(verification, "_remembered", verification._Remembered())
     module = ModuleOp(sums(20))
     verify_whole(module)
     assert len(checked) == 4
     module.verify()
     assert len(checked) == 4 + 22
+    verify_whole(ModuleOp(sums(20)))
+    assert len(checked) == 4 + 22 + 2  # the last sum and the module, which are not simple
 
 
-def test_nothing_is_remembered_from_one_module_to_the_next() -> None:
+def test_what_is_remembered_has_no_arrays_and_no_more_than_a_number_of_operations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(verification, "_remembered", verification._Remembered())
+    monkeypatch.setattr(verification, "MOST_KNOWN", 3)
+    kept = verification._remembered
+    verify_whole(ModuleOp(sums(20)))
+    constants = [ConstantOp.from_array(np.full(4, number, np.float32)) for number in range(20)]
+    verify_whole(ModuleOp([*constants, *sums(2)]))
+    assert not any(isinstance(item, DenseIntOrFPElementsAttr) for item in kept.numbers)
+    assert len(kept.right) == 2
+    for number in range(9):
+        verify_whole(ModuleOp([arith.ConstantOp(IntegerAttr(number, i32)), *sums(1)]))
+        assert len(kept.right) <= 3 + 2
+
+
+def test_what_is_right_in_one_module_does_not_make_another_right() -> None:
     verify_whole(ModuleOp(sums(3)))
     with pytest.raises(InvalidModule):
         check_module(ModuleOp(sums(3, wrong=1)))

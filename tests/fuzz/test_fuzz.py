@@ -62,6 +62,7 @@ def test_a_seed_stands_for_one_program() -> None:
     assert not other_bits(one.inputs, other.inputs)
 
 
+@pytest.mark.long
 def test_a_seeded_run_finds_nothing(device_runner: Runner) -> None:
     trials = Trials(device_runner, modules=1, ways=2)
     for number in range(4):
@@ -126,6 +127,7 @@ def test_a_wrong_rule_is_found_and_cut_down() -> None:
     assert trials.again(found, found.program) is None
 
 
+@pytest.mark.long
 def test_a_wrong_row_of_the_emitter_is_found_and_cut_down(
     device_runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

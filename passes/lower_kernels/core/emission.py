@@ -42,9 +42,8 @@ class Code(PureCode):
 
     def forget_loads(self) -> None:
         """After a barrier, what was read must be read again."""
-        for known in self._known:
-            for key in [key for key in known if isinstance(key, tuple) and key[0] == "load"]:
-                del known[key]
+        for key in [key for key in self._known if isinstance(key, tuple) and key[0] == "load"]:
+            del self._known[key]
 
     def load(
         self, buffer: SSAValue, index: SSAValue, count: int = 1, multiple: int = 1

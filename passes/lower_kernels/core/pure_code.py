@@ -65,18 +65,20 @@ class PureCode:
         self.location: Any = None
         self._constants: list[Operation] = []
         self._constant_values: dict[Hashable, SSAValue] = {}
-        self._known: list[dict[Hashable, Any]] = [{}]
+        self._known: dict[Hashable, Any] = {}
+        self._entered: list[list[Hashable]] = [[]]
+        self._numbers: dict[int, tuple[Attribute, int]] = {}
+        self._equal: dict[Attribute, int] = {}
 
     def recall(self, key: Hashable) -> Any:
         """What `remember` was told in this block or one around it; None if nothing."""
-        for known in reversed(self._known):
-            if key in known:
-                return known[key]
-        return None
+        return self._known.get(key)
 
     def remember(self, key: Hashable, value: Any) -> None:
-        """Holds until the present block ends."""
-        self._known[-1][key] = value
+        """Holds until the present block ends, of a key under which there is nothing."""
+        assert key not in self._known, "the value of a block around this one would be lost"
+        self._entered[-1].append(key)
+        self._known[key] = value
 
     @contextmanager
     def inside(self, block: Block) -> Iterator[None]:
@@ -89,9 +91,10 @@ class PureCode:
     @contextmanager
     def forgetting(self) -> Iterator[None]:
         """Values that are written inside are forgotten after."""
-        self._known.append({})
+        self._entered.append([])
         yield
-        self._known.pop()
+        for key in self._entered.pop():
+            self._known.pop(key, None)
 
     def effect(self, cls: type[Operation], operands: Sequence[SSAValue], **rest: Any) -> Operation:
         """An operation that must be written where it stands."""
@@ -105,7 +108,8 @@ class PureCode:
         self, cls: type[Operation], operands: Sequence[SSAValue], type: Attribute, **properties: Any
     ) -> SSAValue:
         """The value of a pure operation, written unless it is already there."""
-        key = (cls, *operands, type, *properties.values())
+        number = self._number
+        key = (cls, *operands, number(type), *map(number, properties.values()))
         value = self.recall(key)
         if value is None:
             op = self.effect(cls, operands, result_types=[type], properties=properties)
@@ -115,7 +119,7 @@ class PureCode:
 
     def constant(self, number: float | int, type: Attribute, count: int = 1) -> SSAValue:
         """A number of a scalar type, in every lane."""
-        key = (type, count, str(number))
+        key = (self._number(type), count, str(number))
         if key not in self._constant_values:
             value = _number(number, type)
             if count > 1:
@@ -128,13 +132,21 @@ class PureCode:
             self._constant_values[key] = op.results[0]
         return self._constant_values[key]
 
+    def _number(self, attribute: Attribute) -> int:
+        """One number for equal attributes, which are compared once: to hash one takes long."""
+        known = self._numbers.get(id(attribute))
+        if known is None:
+            number = self._equal.setdefault(attribute, len(self._equal))
+            known = self._numbers[id(attribute)] = (attribute, number)
+        return known[1]
+
     def lane_numbers(self, count: int, type: Attribute) -> SSAValue:
         """0, 1, 2, … along the lanes."""
         return self.numbers(range(count), type)
 
     def numbers(self, values: Sequence[int], type: Attribute) -> SSAValue:
         """An integer in each lane."""
-        key = ("numbers", tuple(values), type)
+        key = ("numbers", tuple(values), self._number(type))
         if key not in self._constant_values:
             lanes_type = shaped(type, len(values))
             value = DenseIntOrFPElementsAttr.from_list(lanes_type, list(values))  # type: ignore

@@ -24,12 +24,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import tensor_bytes
 from mgn.passes.saturate.egraph.view import Member, Signature, ValueClass, View
 from mgn.passes.saturate.prices.forms import BodyNode
-from mgn.passes.saturate.prices.prices import (
-    Work,
-    kernel_seconds,
-    least_seconds,
-    price_per_run,
-)
+from mgn.passes.saturate.prices.prices import least_seconds, price_per_run, seconds_of
 
 ASKING_FOR_ALL = (Kind.ELEMENTWISE, Kind.REDUCTION)
 """Kinds of operations of which all elements take all elements of each operand."""
@@ -99,6 +94,7 @@ class KernelBodies:
         if any(self.signatures[item.node[1]].heavy for row in self.choices for item in row):
             self.choices = [[item._replace(seconds=0.0) for item in row] for row in self.choices]
         self.below = self._all_below()
+        self.met: dict[BodyNode, int] = {}
         self.obtained = [0.0] * len(self.values)
 
     def of(self, most: float) -> Iterator[Part]:
@@ -113,8 +109,8 @@ class KernelBodies:
 
     def floor(self, part: Part, extra: Sequence[int] = ()) -> float:
         """What a choice costs at least that has the kernel of a body, which writes some more."""
-        work = Work(part.bytes + sum([self.bytes[item] for item in extra]), part.seconds)
-        price = kernel_seconds(work, self.device)
+        moved = part.bytes + sum([self.bytes[item] for item in extra]) if extra else part.bytes
+        price = seconds_of(moved, part.seconds, self.device)
         return part.before + price_per_run(price, self.values[part.roots[0]].prepared)
 
     def least(self, place: int) -> float:
@@ -171,7 +167,7 @@ class KernelBodies:
             while place >= 0 and not (part.asked >> place & 1 or (several and self.choices[place])):
                 place -= 1
             if place < 0:
-                if part.nodes and _hang_together(part):
+                if part.nodes and self._hangs_together(part):
                     yield part
                 continue
             for wider in self._wider(place, part):
@@ -249,25 +245,33 @@ class KernelBodies:
                 part.alone or choice.alone,
             )
 
+    def _hangs_together(self, part: Part) -> bool:
+        """Whether each root computes or reads what another one does."""
+        if len(part.roots) == 1:
+            return True
+        groups: list[int] = []
+        for node in part.nodes:
+            group = self._met(node)
+            apart: list[int] = []
+            for other in groups:
+                if group & other:
+                    group |= other
+                else:
+                    apart.append(other)
+            apart.append(group)
+            groups = apart
+        return len(groups) == 1
+
+    def _met(self, node: BodyNode) -> int:
+        """What a node computes and reads, as a set of bits by place."""
+        known = self.met.get(node)
+        if known is None:
+            place, _, operands = node
+            known = self.met[node] = sum({1 << item for item in (place, *operands)})
+        return known
+
 
 def _space_of(signature: Signature) -> _Space | None:
     if signature.kind is not Kind.REDUCTION:
         return None
     return signature.operand_shapes[0], tuple(signature.values["axis"])
-
-
-def _hang_together(part: Part) -> bool:
-    """Whether each root computes or reads what another one does."""
-    if len(part.roots) == 1:
-        return True
-    groups: list[set[int]] = []
-    for name, _, operands in part.nodes:
-        group = {name, *operands}
-        apart: list[set[int]] = []
-        for other in groups:
-            if group.isdisjoint(other):
-                apart.append(other)
-            else:
-                group |= other
-        groups = [*apart, group]
-    return len(groups) == 1

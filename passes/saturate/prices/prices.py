@@ -137,11 +137,18 @@ def least_seconds(signature: Signature, device: Device) -> float:
 
 
 def kernel_seconds(work: Work, device: Device) -> float:
-    """The price of a kernel. On a CPU the shorter of moving and computing is not wholly hidden."""
-    moving = device.seconds_to_move(work.bytes)
-    seen = SEEN if device.is_cpu else 0.0
-    hidden = max(moving, work.seconds) + seen * min(moving, work.seconds)
-    return device.launch_cost + hidden + work.beside
+    """The price of a kernel."""
+    return seconds_of(work.bytes, work.seconds, device, work.beside)
+
+
+def seconds_of(moved: float, seconds: float, device: Device, beside: float = 0.0) -> float:
+    """The price of a kernel that moves so many bytes. On a CPU the shorter of moving and computing
+    is not wholly hidden.
+    """
+    moving = device.seconds_to_move(moved)
+    longer, shorter = (moving, seconds) if moving > seconds else (seconds, moving)
+    hidden = longer + SEEN * shorter if device.kind == "cpu" else longer
+    return device.launch_cost + hidden + beside
 
 
 def price_kernel(

@@ -100,6 +100,7 @@ def inputs_of(calls: dict[str, Call]) -> dict[str, Any]:
     return inputs
 
 
+@pytest.mark.long
 def test_gradients_of_weights_have_the_value_of_loops(
     device_runner: Runner, written: list[Any]
 ) -> None:

@@ -80,6 +80,7 @@ def test_the_definition_is_the_exact_product_rounded(count: int) -> None:
         assert is_near(np.float64(got), wanted, 1), f"{name}: {got}, not {wanted}"
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
 def test_all_forms_of_a_kernel_multiply_so(cl_queue: Any) -> None:  # noqa: F811
     runs: list[Run] = []
