@@ -32,7 +32,10 @@ MOST_KNOWN = 20_000
 
 def verify_whole(op: Operation) -> None:
     """Raises xDSL's error where the operation, or one inside it, breaks a rule of its dialect."""
-    _Verifier().verify(op)
+    try:
+        _Verifier().verify(op)
+    finally:
+        _remembered.bound()
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,8 @@ class _Kind:
 
 
 class _Remembered(threading.local):
-    """What was right in the modules before. Attributes are told apart by number, equal ones by one.
-    Arrays are not kept, since they may be large.
+    """What was right in the modules before, for each thread. Attributes are told apart by number,
+    equal ones by one. Arrays are not kept, since they may be large.
     """
 
     def __init__(self) -> None:
@@ -79,6 +82,11 @@ class _Remembered(threading.local):
         self.right: set[Hashable] = set()
         self.numbers: dict[Attribute, int] = {}
 
+    def bound(self) -> None:
+        """Forgets all where a module has left more than is remembered."""
+        if max(len(self.right), len(self.numbers)) > MOST_KNOWN:
+            self.clear()
+
 
 _remembered = _Remembered()
 
@@ -87,8 +95,6 @@ class _Verifier:
     """Checks an operation with all that is in it, and remembers what is right."""
 
     def __init__(self) -> None:
-        if max(len(_remembered.right), len(_remembered.numbers)) > MOST_KNOWN:
-            _remembered.clear()
         self._kinds = _remembered.kinds
         self._new_number = _remembered.new_number
         self._right, self._right_here = _remembered.right, set[Hashable]()

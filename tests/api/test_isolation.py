@@ -1,6 +1,8 @@
 """What uses a value from outside a kernel or a graph is refused, as xDSL's own trait refuses it."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -9,6 +11,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.isolation import Isolated
 from mgn.dialects.kernel import FuncOp, ReturnOp
+
+KINDS = ["sum", "branch", "module", "kernel"]
 
 
 def number() -> arith.ConstantOp:
@@ -70,3 +74,41 @@ def test_a_kernel_inside_another_operation_checks_itself() -> None:
 
 def test_kernels_have_the_trait() -> None:
     assert FuncOp.get_trait(IsolatedFromAbove) == Isolated()
+
+
+@st.composite
+def wired(draw: st.DrawFn) -> ModuleOp:
+    """A module of kernels, modules and branches in one another, whose sums take any two values of
+    it: ones before and behind, around, inside, beside and in other kernels.
+    """
+    sums: list[arith.AddiOp] = []
+    test = arith.ConstantOp(IntegerAttr(1, i1))
+
+    def operations(depth: int) -> list[Operation]:
+        made: list[Operation] = []
+        for kind in draw(st.lists(st.sampled_from(KINDS), max_size=4)):
+            one = number()
+            made.append(one)
+            if kind == "sum" or depth == 0:
+                sums.append(twice(one.result))
+                made.append(sums[-1])
+            elif kind == "branch":
+                made.append(branch(test.result, *operations(depth - 1)))
+            else:
+                around = kernel_of if kind == "kernel" else lambda *inner: ModuleOp([*inner])
+                made.append(around(*operations(depth - 1)))
+        return made
+
+    module = ModuleOp([test, *operations(3)])
+    values = [op.results[0] for op in module.walk() if op.results]
+    for op in sums:
+        op.operands = [draw(st.sampled_from(values)) for _ in op.operands]
+    return module
+
+
+@settings(deadline=None)
+@given(wired())
+def test_values_of_any_place_are_judged_as_by_xdsl(module: ModuleOp) -> None:
+    for op in module.walk():
+        if op.regions:
+            assert message_of(Isolated(), op) == message_of(IsolatedFromAbove(), op)

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Operation
 from xdsl.irdl import OpDef
+from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.modules import verification
@@ -70,16 +71,25 @@ def test_what_is_remembered_has_no_arrays_and_no_more_than_a_number_of_operation
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(verification, "_remembered", verification._Remembered())
-    monkeypatch.setattr(verification, "MOST_KNOWN", 3)
     kept = verification._remembered
     verify_whole(ModuleOp(sums(20)))
     constants = [ConstantOp.from_array(np.full(4, number, np.float32)) for number in range(20)]
     verify_whole(ModuleOp([*constants, *sums(2)]))
     assert not any(isinstance(item, DenseIntOrFPElementsAttr) for item in kept.numbers)
     assert len(kept.right) == 2
+    monkeypatch.setattr(verification, "MOST_KNOWN", 3)
     for number in range(9):
         verify_whole(ModuleOp([arith.ConstantOp(IntegerAttr(number, i32)), *sums(1)]))
-        assert len(kept.right) <= 3 + 2
+        assert len(kept.right) <= 3
+        assert len(kept.numbers) <= 3
+    with pytest.raises(VerifyException):
+        verify_whole(ModuleOp([*constants_of(9), *sums(3, wrong=0)]))
+    assert not kept.right
+    assert not kept.numbers
+
+
+def constants_of(count: int) -> list[Operation]:
+    return [arith.ConstantOp(IntegerAttr(number, i32)) for number in range(count)]
 
 
 def test_what_is_right_in_one_module_does_not_make_another_right() -> None:
