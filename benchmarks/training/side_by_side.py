@@ -15,7 +15,8 @@ import torch
 
 import mgn
 from benchmarks.training.cases import Case
-from benchmarks.zoo.trial import roughened, save_state
+from benchmarks.zoo.trial import State, roughened
+from mgn.runtime.weights import save_params
 
 Batch = dict[str, np.ndarray]
 
@@ -87,7 +88,7 @@ def paired(case: Case, kind: Kind, device: str = "auto") -> Pair:
     trainer = mgn.Trainer(case.program(), optimizer=kind.ours, device=device)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "peer.safetensors"
-        save_state(module, path)
+        save_params(path, State(module))
         trainer.load_params(path)
     return Pair(trainer, module)
 

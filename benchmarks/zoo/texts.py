@@ -94,6 +94,7 @@ def _gemma2(sizes: Sizes) -> Any:
         sliding_window=sizes["WINDOW"],
         query_pre_attn_scalar=sizes["HD"],
         rope_parameters=_rope(1e4),
+        attn_implementation="eager",  # others leave out the soft caps of scores
     )
     return Gemma2ForCausalLM(config)
 

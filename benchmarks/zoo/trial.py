@@ -102,6 +102,8 @@ def tried(
     torch.manual_seed(0)
     sizes = entry.sizes(small)
     peer = roughened(entry.module(sizes)).eval()
+    if small:
+        peer = redrawn(peer)
     count = sum(value.numel() for value in peer.parameters())
     names = tuple(peer.state_dict())
     wanted = wanted_of(entry, peer, sizes, count <= MOST_WIDE, clock)
@@ -150,6 +152,20 @@ def roughened(module: Any) -> Any:
                 value.uniform_(0.5, 1.5)
             elif value.ndim <= 1 and value.is_floating_point():
                 value.add_(torch.randn_like(value) * 0.1)
+    return module
+
+
+def redrawn(module: Any) -> Any:
+    """A module of few channels whose products keep the magnitude of what they read, as those of a
+    full size do. With the weights of a full size, attention would see all tokens alike, and no
+    rotation or soft cap would show in a result.
+    """
+    import torch
+
+    with torch.no_grad():
+        for value in module.state_dict().values():
+            if value.ndim > 1:
+                value.normal_(0, value[0].numel() ** -0.5)
     return module
 
 

@@ -3,9 +3,13 @@
 Full sizes: `python -m benchmarks.zoo`.
 """
 
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from benchmarks.zoo.entry import Entry
+from benchmarks.zoo.entry import MODELS, Entry
 from benchmarks.zoo.table import ENTRIES
 
 
@@ -18,3 +22,28 @@ def test_a_small_model_computes_what_its_peer_computes(entry: Entry) -> None:
     trial = tried(entry, small=True)
     assert trial.error <= TOLERANCE, trial.errors
     assert trial.unknown == []
+
+
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [
+        ("attn_logit_softcapping = 50.0", "attn_logit_softcapping = 60.0"),
+        ("final_logit_softcapping = 30.0", "final_logit_softcapping = 31.0"),
+        ("rope_theta = 10000.0", "rope_theta = 10100.0"),
+        ("if i % 2 == 0 {", "if i % 2 == 1 {"),
+    ],
+)
+def test_another_model_is_told_apart(own: str, other: str, tmp_path: Path) -> None:
+    """The comparison is not blind: small changes of Gemma 2 show in it."""
+    for package in ("torch", "transformers"):
+        pytest.importorskip(package)
+    from benchmarks.zoo.trial import TOLERANCE, tried
+
+    entry = next(entry for entry in ENTRIES if entry.name == "gemma2")
+    text = entry.path.read_text()
+    assert text.count(own) == 1
+    shutil.copy(MODELS / "parts.mgn", tmp_path)
+    changed = tmp_path / "changed.mgn"
+    changed.write_text(text.replace(own, other))
+    trial = tried(replace(entry, file=str(changed)), small=True)
+    assert trial.errors["whole.logits"] > 2 * TOLERANCE
