@@ -9,7 +9,9 @@ carries several.
     mlp.mgn:9:3: note: called from here
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 WIDTH = 120
@@ -23,6 +25,31 @@ MOST_SAID = 1000
 
 MOST_SHOWN = 80
 """Characters of a name or a text of a user that a message shows."""
+
+
+_is_command: ContextVar[bool] = ContextVar("is_command", default=False)
+
+
+@contextmanager
+def as_command() -> Iterator[None]:
+    """Has messages speak of a command's options, and not of Python's arguments."""
+    token = _is_command.set(True)
+    try:
+        yield
+    finally:
+        _is_command.reset(token)
+
+
+def spelled(argument: str, option: str) -> str:
+    """How a message names what a user gives: an `argument` of Python, or the `option` where a
+    command runs.
+    """
+    return option if _is_command.get() else argument
+
+
+def argument_name(name: str) -> str:
+    """The name of an argument, `clip_norm`, or of the option of that name, `--clip-norm`."""
+    return spelled(name, f"--{name.replace('_', '-')}")
 
 
 class MgnError(Exception):

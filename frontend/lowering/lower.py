@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region, SSAValue
 
+from mgn.diagnostics import spelled
 from mgn.dialects.mgn.build import Draws
 from mgn.dialects.mgn.states import state_accesses
 from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp
@@ -130,11 +131,9 @@ class Lowering(States):
                 what = f"dimension '{dim.name}'"
                 scope[dim.name] = self.evaluate_int(dim.default, what)
             else:
-                scope[dim.name] = self.error(
-                    dim.place,
-                    f"dimension '{dim.name}' of graph '{graph.name}' has no value; "
-                    f'bind it with --dim {dim.name}=N or dims={{"{dim.name}": N}}',
-                )
+                given = spelled(f'dims={{"{dim.name}": N}}', f"--dim {dim.name}=N")
+                message = f"dimension '{dim.name}' of graph '{graph.name}' has no value"
+                scope[dim.name] = self.error(dim.place, f"{message}; bind it with {given}")
 
     def _bind_inputs(self, graph: ast.Graph) -> list[Any]:
         scope = self.frame.scopes[0]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, argument_name, spelled
 from mgn.distributed.crew import ALONE, Crew
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def check_stage(zero: int, bucket: float) -> None:
         )
     is_number = isinstance(bucket, int | float) and not isinstance(bucket, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not is_number or not 0.0 < bucket <= MOST_MEBIBYTES:
-        raise MgnError(f"bucket takes a number of MiB up to {MOST_MEBIBYTES}, not {bucket!r:.80}")
+        name = argument_name("bucket")
+        raise MgnError(f"{name} takes a number of MiB up to {MOST_MEBIBYTES}, not {bucket!r:.80}")
 
 
 @cache
@@ -72,8 +73,8 @@ def _world() -> "Ranks":
     except (ImportError, RuntimeError):  # without a library of MPI it is the latter
         raise MgnError(
             f"a run of {launched_ranks()} processes needs mpi4py and MPI: "
-            "python -m pip install 'mgn-compiler[distributed]'; "
-            "ranks=False trains in each by itself"
+            "python -m pip install 'mgn-compiler[distributed]'"
+            f"{spelled('; ranks=False trains in each by itself', '')}"
         ) from None
     if mpi.COMM_WORLD.size == 1:
         raise MgnError(

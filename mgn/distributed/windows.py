@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, argument_name
 from mgn.distributed.ranks import Ranks
 
 LINE = 64
@@ -28,7 +28,7 @@ class SharedMemory:
         except MPI.Exception as error:
             raise MgnError(
                 f"this machine has no {size} bytes for what its {ranks.node_size} ranks share: "
-                f"{error}; a smaller bucket needs less (bucket=, --bucket)"
+                f"{error}; a smaller {argument_name('bucket')} needs less"
             ) from None
         buffer, _ = self._window.Shared_query(0)
         whole = np.frombuffer(buffer, np.uint8)

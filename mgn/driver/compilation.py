@@ -18,7 +18,7 @@ from xdsl.passes import ModulePass
 
 from mgn.codegen.launch_plan import LaunchPlan, LaunchStep
 from mgn.codegen.signature import ELEMENT_BYTES, KernelSignature
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, spelled
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
@@ -244,8 +244,9 @@ class _Passes:
         if self.memory is not None:
             options[REMATERIALISE] = {MEMORY: self.memory}
         elif REMATERIALISE in steps:
+            given = spelled('memory="4GiB"', "--memory 4GiB")
             raise PipelineError(
-                f"the pass '{REMATERIALISE}' takes a budget: memory=\"4GiB\", --memory 4GiB, or "
+                f"the pass '{REMATERIALISE}' takes a budget: {given}, or "
                 f'{REMATERIALISE}{{memory="4GiB"}} in the pipeline'
             )
         found = [
@@ -352,9 +353,10 @@ def _emitted(
     with _timed(report, "emit"):
         program = next((op for op in module.body.block.ops if isinstance(op, ProgramOp)), None)
         if program is None:
+            goal, other = spelled("mgn.compile", "a run"), spelled("mgn.optimize", "mgn-opt")
             raise PipelineError(
-                "the passes leave no plan to run: a pipeline for mgn.compile ends with "
-                "plan-memory, as 'default' does; mgn.optimize and mgn-opt take any"
+                f"the passes leave no plan to run: a pipeline for {goal} ends with plan-memory, as "
+                f"'default' does; {other} takes any"
             )
         kernels = plan_signatures(module, program, device, target)
         plan = launch_plan(program)

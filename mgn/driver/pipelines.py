@@ -19,7 +19,7 @@ from xdsl.passes import ModulePass, PassOptionInfo, get_pass_option_infos
 from xdsl.utils.arg_spec import ArgSpec, ParameterListType, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, argument_name
 from mgn.dialects.garbage import collector_paused
 
 
@@ -228,8 +228,8 @@ def within(steps: Sequence[Step], memory: int | str | None) -> list[Step]:
         return found
     if any(isinstance(step, ModulePass) and step.name == REMATERIALISE for step in found):
         raise PipelineError(
-            "the budget of memory is said twice: by the call or --memory, and by the pipeline, "
-            f"whose '{REMATERIALISE}' has one"
+            f"the budget of memory is said twice: by {argument_name('memory')}, and by the "
+            f"pipeline, whose '{REMATERIALISE}' has one"
         )
     for before, added in BUDGETED.items():
         names = [name_of(step) for step in found]

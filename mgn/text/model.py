@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mgn.codegen.launch_plan import BufferKind, BufferPlan, OutputPlan
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, spelled
 from mgn.executable import Executable
 from mgn.program import Program
 from mgn.runtime.host_arrays import DTYPES, spelling
@@ -30,7 +30,6 @@ MANY = 64
 LENGTH, LOGITS, NEXT = "length", "logits", "next"
 """Names that the graphs' inputs and results have."""
 
-_MORE_ROOM = "compile the program for more, by the dimension or const that says how many"
 
 Results = Mapping[str, DeviceArray]
 
@@ -123,13 +122,17 @@ class LanguageModel:
         if count > self.prefill.count:
             raise MgnError(
                 f"the prompt has {count} tokens, and graph '{PREFILL}' was compiled for "
-                f"{self.prefill.count}: compile it for more, by its dimension of the tokens"
+                f"{self.prefill.count}: {_made_larger('it')}, by its dimension of the tokens"
             )
         classes = self.decode.outputs[LOGITS].shape[-1] if self.has_logits else 1 << 31
         for token in prompt:
             if not 0 <= token < classes:
                 raise MgnError(f"the prompt has token {token}, and the model has {classes}")
         return most
+
+
+def _made_larger(what: str) -> str:
+    return spelled(f"compile {what} for more", f"--dim NAME=N makes {what} take more")
 
 
 def room_for(room: Room | None, prompt: int, tokens: int | None) -> int:
@@ -144,11 +147,12 @@ def room_for(room: Room | None, prompt: int, tokens: int | None) -> int:
     if prompt <= room.places and (tokens is None or tokens <= left):
         return min(MANY, left) if tokens is None else tokens
     cache = f"the cache '{room.state}' has {room.places} places"
+    more = f"{_made_larger('the program')}, by the dimension or const that says how many"
     if prompt > room.places:
-        raise MgnError(f"the prompt has {prompt} tokens, and {cache}: {_MORE_ROOM}")
+        raise MgnError(f"the prompt has {prompt} tokens, and {cache}: {more}")
     raise MgnError(
         f"a prompt of {prompt} tokens and {tokens} after it are too many, since {cache}: "
-        f"{left} are the most that can follow; {_MORE_ROOM}"
+        f"{left} are the most that can follow; {more}"
     )
 
 

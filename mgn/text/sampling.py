@@ -15,7 +15,7 @@ from typing import Any
 from mgn import ops
 from mgn.builder import GraphBuilder, Value, graph
 from mgn.codegen.launch_plan import BufferPlan
-from mgn.diagnostics import MgnError, WrongType
+from mgn.diagnostics import MgnError, WrongType, argument_name
 from mgn.runtime.host_arrays import spelling
 
 LEAST, MOST = 1e-6, 1e6
@@ -56,7 +56,8 @@ class Sampling:
         }
         for name, (fits, wanted) in limits.items():
             if not fits:
-                raise MgnError(f"{name} takes {wanted}, not {getattr(self, name)!r:.80}")
+                given = f"{getattr(self, name)!r:.80}"
+                raise MgnError(f"{argument_name(name)} takes {wanted}, not {given}")
 
     @property
     def draws(self) -> bool:

@@ -25,7 +25,7 @@ from mgn.api import (
     describe_device,
     recipe_of,
 )
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, argument_name
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.dialects.types import element_of
 from mgn.distributed.launch import check_stage, find_crew
@@ -119,8 +119,8 @@ class Trainer:
         check_stage(zero, bucket)
         if self.crew.size > 1 and accumulate != 1:
             raise MgnError(
-                "several ranks take each batch at once: without accumulate, and with a batch of as "
-                "many more rows, a step is the same"
+                f"several ranks take each batch at once: without {argument_name('accumulate')}, "
+                "and with a batch of as many more rows, a step is the same"
             )
         scale = as_loss_scale(loss_scale, precision)
         options = StepOptions(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, spelled
 from mgn.dialects.fusion import LaunchOp
 from mgn.dialects.kernel.buffers import byte_size
 from mgn.dialects.mgn.structure import GraphOp
@@ -190,7 +190,8 @@ def _refusal(graph: GraphOp, budget: int, held: Mapping[str, int], arena: int, p
     parts.append(f"an arena of {bytes_text(arena)}")
     tips = ["a smaller batch", "bf16 or f16 parameters"]
     if held.get("derived parameters"):
-        tips.insert(0, "prepare=False (--prepare off), which keeps no derived parameters")
+        off = spelled("prepare=False", "--prepare off")
+        tips.insert(0, f"{off}, which keeps no derived parameters")
     return (
         f"graph '{graph.sym_name.data}' does not fit into {bytes_text(budget)} of device memory: "
         f"the least found is {bytes_text(least)} ({least} bytes), {', '.join(parts)}{peak}. "

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mgn.diagnostics import WrongType
+from mgn.diagnostics import WrongType, spelled
 from mgn.runtime.checkpoints.backtracking import MOST_WAYS, repetitions, takes_forever, ways
 from mgn.runtime.errors import WeightsError
 from mgn.runtime.host_arrays import shown
@@ -101,4 +101,5 @@ def prefix_hint(missing: Sequence[str], names: Iterable[str]) -> str:
     if 2 * count < len(missing):
         return ""
     rule = f"{re.escape(prefix)}\\.(.*)=\\1" if side == "file" else f"(.*)={prefix}.\\1"
-    return f"rename = '{rule}' would find {count} of those missing"
+    given = spelled(f"rename = '{rule}'", f"--rename '{rule}'")
+    return f"{given} would find {count} of those missing"

@@ -277,7 +277,7 @@ def _ids(folder: Path, prompt: str) -> list[int]:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--prompt", "x" * 99], "has 24 places: compile the program for more"),
+        (["--prompt", "x" * 99], "has 24 places: --dim NAME=N makes the program take more"),
         (["--prompt", ""], "the prompt has no tokens"),
         (["--prompt", "a", "--tokens", "99"], "24 are the most"),
         (["--prompt", "a", "--params", "nowhere"], "cannot read nowhere"),
@@ -285,7 +285,7 @@ def _ids(folder: Path, prompt: str) -> list[int]:
         (["--prompt", "a", "--top-k", "3"], "--top-k goes with --temperature"),
         (["--prompt", "a", "--top-p", "0.5"], "--top-p goes with --temperature"),
         (["--prompt", "a", "--tokens", "0"], "--tokens takes a number of at least 1"),
-        (["--prompt", "a", "--temperature", "-1"], "temperature takes"),
+        (["--prompt", "a", "--temperature", "-1"], "--temperature takes"),
         (["--prompt", "a", "--tokenizer", "nowhere"], "cannot read nowhere"),
         (["--prompt", "a", "--tokenizer", str(LLAMA)], "is no tokenizer of Hugging Face"),
         (["--prompt", "a", "--dim", "S=0"], "0"),

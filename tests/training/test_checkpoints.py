@@ -116,7 +116,7 @@ def test_any_damage_is_found(tmp_path: Path) -> None:
 def test_what_is_no_checkpoint_says_so(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     save_file({"w": np.zeros(3, np.float32)}, path)
-    with pytest.raises(MgnError, match=r"is no checkpoint: .*--params"):
+    with pytest.raises(MgnError, match=r"is no checkpoint: .*load_params"):
         read_checkpoint(path)
     with pytest.raises(MgnError, match="no such file"):
         read_checkpoint(tmp_path / "missing.safetensors")
@@ -163,7 +163,7 @@ def test_a_run_begins_in_nobody_elses_place(tmp_path: Path) -> None:
     assert files is not None and found is None
     for step in (1, 2):
         files.write(checkpoint(step, files.run))
-    with pytest.raises(MgnError, match="checkpoint of another run; --resume goes on with it"):
+    with pytest.raises(MgnError, match="checkpoint of another run; resume goes on with it"):
         begin_run(path, resume=False, overwrite=False, keep=1)
     _, found = begin_run(path, resume=True, overwrite=False, keep=1)
     assert found is not None and found.header.run == files.run

@@ -228,7 +228,7 @@ def test_what_is_not_finite_is_text_in_the_log(tmp_path: Path) -> None:
     said: list[str] = []
     run(StandIn(), data, log=tmp_path / "a.jsonl", epochs=3, say=said.append)
     assert [line for line in said if "check_finite" in line] == [
-        "step 1: loss is nan; check_finite (--check-finite) names the operation that made it"
+        "step 1: loss is nan; check_finite names the operation that made it"
     ]
     assert '"loss": "nan"' in (tmp_path / "a.jsonl").read_text()
     assert np.isnan(read_log(tmp_path / "a.jsonl").losses).all()
@@ -243,7 +243,7 @@ def test_a_state_that_is_not_finite_leaves_the_last_good_checkpoint(tmp_path: Pa
     run(StandIn(), lost, resume=True, **options)
     assert said[-1] == (
         "step 14: not saved, since 'w' is not finite in 3 of 3 values: that of step 7 stays; "
-        "save_not_finite (--save-not-finite) saves it all the same"
+        "save_not_finite saves it all the same"
     )
     for path in (save, tmp_path / "a.best.safetensors"):
         assert read_checkpoint(path).header.step == 7

@@ -1,8 +1,9 @@
 """What is wrong with an ONNX model: messages with the node, and what to do."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 
-from mgn.diagnostics import Diagnostic, DiagnosticsError
+from mgn.diagnostics import Diagnostic, DiagnosticsError, spelled
 from mgn.dialects.mgn.build import CallError
 
 
@@ -35,6 +36,8 @@ class MissingDimensions(DiagnosticsError):
 
     def __init__(self, file: str, missing: Mapping[str, Sequence[str]]) -> None:
         listing = "; ".join(f"'{name}' of {' and '.join(uses)}" for name, uses in missing.items())
-        given = ", ".join(f"{name!r}: …" for name in missing)
-        message = f"dimensions without a size: {listing}; dims = {{{given}}} gives them one"
+        python = f"dims = {{{', '.join(f'{name!r}: …' for name in missing)}}}"
+        options = " ".join(f"--dim {shlex.quote(f'{name}=N')}" for name in missing)
+        given = spelled(python, options)
+        message = f"dimensions without a size: {listing}; {given} gives them one"
         super().__init__([Diagnostic(message, file)])

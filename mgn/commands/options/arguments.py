@@ -22,7 +22,7 @@ def parse_sizes(items: Sequence[str]) -> dict[str, int | range]:
     """
     ranges: dict[str, range] = {}
     for item in items:
-        name, _, value = item.partition("=")
+        name, _, value = item.rpartition("=")
         first, dots, last = value.partition("..")
         if not dots:
             continue
@@ -30,7 +30,7 @@ def parse_sizes(items: Sequence[str]) -> dict[str, int | range]:
             sizes = range(int(first, 0), int(last, 0) + 1)
         except ValueError:
             sizes = range(0)
-        if not sizes or not name.strip().isidentifier():
+        if not sizes or not name.strip():
             raise UsageError(f"--dim takes NAME=A..B, such as S=1..512, not '{clipped(item)}'")
         if ranges.setdefault(name.strip(), sizes) != sizes:
             raise UsageError(f"--dim gives '{name.strip()}' two ranges")
@@ -44,7 +44,7 @@ def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
     """`["B=32", "S=128"]` as a mapping. UsageError where one is no `NAME=N`."""
     dimensions: dict[str, int] = {}
     for item in items:
-        name, _, value = item.partition("=")
+        name, _, value = item.rpartition("=")
         if ".." in value:
             raise UsageError(
                 f"--dim {clipped(item)}: a range is for runs of mgn-run and mgn-generate; here a "
@@ -54,7 +54,7 @@ def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
             size = int(value, 0)
         except ValueError:
             size = None
-        if size is None or not name.strip().isidentifier():
+        if size is None or not name.strip():
             raise UsageError(f"--dim takes NAME=N, such as B=32, not '{clipped(item)}'")
         if dimensions.setdefault(name.strip(), size) != size:
             raise UsageError(f"--dim gives '{name.strip()}' two sizes")

@@ -13,7 +13,14 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError, printable, render
+from mgn.diagnostics import (
+    Diagnostic,
+    DiagnosticsError,
+    MgnError,
+    as_command,
+    printable,
+    render,
+)
 from mgn.version import DISTRIBUTION
 
 FAILURE = 1
@@ -44,7 +51,7 @@ def guarded(command: Callable[[], int]) -> int:
         return FAILURE
     try:
         _log_as_asked()
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), as_command():
             warnings.showwarning = _Warner()
             status = command()
         sys.stdout.flush()

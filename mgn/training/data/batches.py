@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mgn.diagnostics import one_line
+from mgn.diagnostics import argument_name, one_line
 from mgn.runtime.errors import InputError
 from mgn.runtime.host_arrays import (
     DTYPES,
@@ -137,7 +137,8 @@ class ArrayBatches:
         if self.size <= self.examples < self.size * accumulate:
             raise InputError(
                 f"{self.name}: {self.examples} examples, and a step has {self.size * accumulate}: "
-                f"{accumulate} batches of {self.size}; accumulate less"
+                f"{accumulate} batches of {self.size}; a smaller {argument_name('accumulate')} "
+                "takes less"
             )
         if self.examples < self.size:
             raise InputError(

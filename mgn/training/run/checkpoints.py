@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, argument_name, spelled
 from mgn.runtime.errors import WeightsError
 from mgn.runtime.host_arrays import DTYPES, nearest, shown, spelling
 from mgn.runtime.safetensors_file import safetensors_entries
@@ -168,7 +168,7 @@ def begin_run(
     """
     check_run(path, resume, overwrite)
     if keep < 1:
-        raise MgnError("keep takes a number of at least 1")
+        raise MgnError(f"{argument_name('keep')} takes a number of at least 1")
     if path is None:
         return None, None
     place = check_path(path)
@@ -186,7 +186,8 @@ def check_run(path: str | Path | None, resume: bool, overwrite: bool) -> None:
     """MgnError where a run cannot begin or go on with a path; little of a file is read for it."""
     if path is None:
         if resume:
-            raise MgnError("to resume, say where the checkpoint is: --save FILE.safetensors")
+            where = spelled('save="FILE.safetensors"', "--save FILE.safetensors")
+            raise MgnError(f"to resume, say where the checkpoint is: {where}")
         return
     place = check_path(path)
     if resume or not place.exists():
@@ -195,8 +196,8 @@ def check_run(path: str | Path | None, resume: bool, overwrite: bool) -> None:
         raise MgnError(f"'{path}' is there and is no checkpoint: it is not replaced")
     if not overwrite:
         raise MgnError(
-            f"'{path}' is the checkpoint of another run; --resume goes on with it, and "
-            "--overwrite begins anew in its place"
+            f"'{path}' is the checkpoint of another run; {argument_name('resume')} goes on with "
+            f"it, and {argument_name('overwrite')} begins anew in its place"
         )
 
 
@@ -248,7 +249,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     if fields is None:
         raise WeightsError(
             f"{path} holds arrays and is no checkpoint: parameters alone are where a new training "
-            "begins (--params), and do not say how to go on with one"
+            f"begins ({spelled('load_params', '--params')}), and do not say how to go on with one"
         )
     if fields.get("version") != VERSION:
         raise WeightsError(f"{path} is a checkpoint of another version of mgn")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, argument_name
 from mgn.modules.files import check_target, write_whole
 from mgn.training.run.extras import need
 from mgn.training.run.history import Evaluation, History, StepRecord
@@ -46,7 +46,8 @@ class Curves:
             raise MgnError(f"'{self.path}' is there and no picture of curves: it is not replaced")
         if not overwrite:
             raise MgnError(
-                f"'{self.path}' has the curves of another run; --overwrite draws over them"
+                f"'{self.path}' has the curves of another run; {argument_name('overwrite')} draws "
+                "over them"
             )
 
 

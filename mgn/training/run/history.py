@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, argument_name
 from mgn.modules.files import check_target, write_whole
 from mgn.training.step.loss_scale import SKIPPED
 
@@ -100,8 +100,8 @@ class JsonLog:
                 raise MgnError(f"'{path}' is there and is no training log: it is not replaced")
             if not overwrite:
                 raise MgnError(
-                    f"'{path}' is the log of another run; --overwrite begins anew in its place, "
-                    "and another name keeps both"
+                    f"'{path}' is the log of another run; {argument_name('overwrite')} begins anew "
+                    "in its place, and another name keeps both"
                 )
         write_whole(place, _line({"mgn": KIND, "run": run, "configuration": dict(configuration)}))
         return JsonLog(place, run)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, argument_name
 from mgn.distributed.crew import crew_of
 from mgn.training.data.batches import Batch, Batches, whole_steps
 from mgn.training.data.prefetch import prefetched
@@ -28,10 +28,6 @@ from mgn.training.step.finite import FiniteCheck, FiniteGuard
 
 _RECENT = 20
 """Steps over which a line has the mean loss."""
-
-_HINT = "check_finite (--check-finite) names the operation that made it"
-
-_ASK = "save_not_finite (--save-not-finite) saves it all the same"
 
 
 @dataclass(frozen=True)
@@ -181,7 +177,8 @@ class Run:
         loss = values[self.trainer.loss]
         if not math.isfinite(loss) and not self._is_lost:
             self._is_lost = True
-            self.show.say(f"step {record.step}: {self.trainer.loss} is {loss}; {_HINT}")
+            hint = f"{argument_name('check_finite')} names the operation that made it"
+            self.show.say(f"step {record.step}: {self.trainer.loss} is {loss}; {hint}")
         text = f"epoch {epoch + 1}  {self.trainer.loss} {loss:.4f}  {self._rate:.0f} steps/s"
         self.show.step(self.trainer.steps, text + self._skips.text)
         self._tell("step", values)
@@ -252,7 +249,8 @@ class Run:
         fault = self._guard.fault(state)
         if fault is not None:
             kept = "there is no checkpoint" if self.saved is None else f"that of {self.saved} stays"
-            self.show.say(f"step {self.trainer.steps}: not saved, since {fault}: {kept}; {_ASK}")
+            kept += f"; {argument_name('save_not_finite')} saves it all the same"
+            self.show.say(f"step {self.trainer.steps}: not saved, since {fault}: {kept}")
             return False
         header = Header(
             files.run,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, argument_name
 from mgn.training.optimisers.patterns import Patterns
 from mgn.training.step.loss_scale import LossScale
 
@@ -48,7 +48,9 @@ class StepOptions:
                 f"accumulate takes a whole number of at least 1, not {self.accumulate!r:.80}"
             )
         if self.clip_norm is not None and not 0.0 < self.clip_norm < float("inf"):
-            raise MgnError(f"clip_norm is a number above 0, not {self.clip_norm:g}")
+            raise MgnError(
+                f"{argument_name('clip_norm')} is a number above 0, not {self.clip_norm:g}"
+            )
         if self.ema is not None and not 0.0 <= self.ema < 1.0:
             raise MgnError(f"ema is a number from 0 to below 1, not {self.ema:g}")
 
