@@ -21,6 +21,7 @@ from mgn.runtime.stored_arrays import (
     StoredArray,
     check_shape,
     clipped,
+    named_once,
     plain_bools,
     unread,
 )
@@ -145,18 +146,9 @@ def _header(data: Content, path: Path) -> tuple[Mapping[str, Any], int]:
     end = _LENGTH_OF_HEADER + length
     if end > len(data) or length > MOST_HEADER:
         raise _not_whole(path, f"its header is to have {length} bytes of {len(data)}")
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in found:
-                raise WeightsError(f"{path}: the header names {shown(name)} twice")
-            found[name] = value
-        return found
-
     try:
         text = data[_LENGTH_OF_HEADER:end].decode("utf-8")
-        header = json.loads(text, object_pairs_hook=once)
+        header = json.loads(text, object_pairs_hook=named_once(path, "the header"))
     except (ValueError, RecursionError) as error:
         raise _not_whole(path, f"its header is no JSON: {clipped(error)}") from None
     if not isinstance(header, dict):

@@ -74,6 +74,20 @@ def check_shape(path: Path, name: str, dtype: np.dtype[Any], shape: tuple[int, .
         raise WeightsError(f"{path}: {shown(name)} {said}") from None
 
 
+def named_once(path: Path, what: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """What makes dictionaries of the objects in JSON. WeightsError where one has a name twice."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise WeightsError(f"{path}: {what} names {shown(name)} twice")
+            found[name] = value
+        return found
+
+    return once
+
+
 def is_float(dtype: np.dtype[Any]) -> bool:
     """Whether a dtype is one of floats, NumPy's or not."""
     return dtype.kind == "f" or dtype in (DTYPES["bf16"], *FLOATS_OF_8_BITS.values())

@@ -183,10 +183,10 @@ def _entry(opened: Opened, archive: Any, name: str, path: Path) -> StoredArray:
         raise WeightsError(message) from None
     if dtype.hasobject:
         raise WeightsError(f"{path}: {shown(name)} holds Python objects, which are not read")
-    needed = prod(shape) * dtype.itemsize
-    if needed > member.file_size:
+    needed, held = prod(shape) * dtype.itemsize, member.file_size - file.tell()
+    if needed >= 0 and needed != held:
         raise WeightsError(
-            f"{path}: {shown(name)} is to have {needed} bytes, and has {member.file_size} at most"
+            f"{path}: {shown(name)} is to have {clipped(needed)} bytes, and has {held}"
         )
     check_shape(path, name, dtype, shape)
 

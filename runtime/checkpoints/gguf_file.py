@@ -74,12 +74,23 @@ def gguf_entries(data: Content, path: Path) -> dict[str, StoredArray]:
         described.append(_description(header))
     start = -(-header.place // alignment) * alignment
     found: dict[str, StoredArray] = {}
+    places: list[tuple[int, int, str]] = []
     for name, shape, type, offset in described:
         if name in found:
             raise WeightsError(f"{path}: the header names {shown(name)} twice")
         if offset % alignment:
             raise header.damaged(f"{shown(name)} begins at {offset}, not at {alignment} * n")
         found[name] = _stored(_Place(data, path, name, start + offset), shape, type)
+        places.append((offset, offset + _bytes(shape, type), name))
+    reached, before = 0, ""
+    for begin, end, name in sorted(places, key=lambda place: (place[0], -place[1])):
+        if begin < min(end, reached):
+            said = f"{shown(name)} begins at {begin}, within {shown(before)}"
+            raise header.damaged(f"{said}, which ends at {reached}")
+        if begin > len(data) - start:
+            raise header.damaged(f"{shown(name)} begins at {begin} of {len(data) - start} bytes")
+        if end > reached:
+            reached, before = end, name
     return found
 
 
@@ -143,12 +154,15 @@ class _Header:
 
 def _alignment(header: _Header, pairs: int) -> int:
     """Goes past the keys and values; what the tensors' places are multiples of."""
-    alignment = _DEFAULT_ALIGNMENT
+    alignment, is_given = _DEFAULT_ALIGNMENT, False
     for _ in range(header.checked(pairs, _LEAST_PAIR)):
         key, type = header.text(), header.number("I")
         if key != _ALIGNMENT:
             header.skip(type)
             continue
+        if is_given:
+            raise header.damaged(f"it gives {_ALIGNMENT} twice")
+        is_given = True
         alignment = header.number("I") if type == _U32 else 0
         if not 0 < alignment <= _MOST_ALIGNMENT or alignment % 8:
             raise header.damaged(f"its tensors are to lie at multiples of {alignment}")
@@ -204,6 +218,17 @@ def _stored(place: _Place, shape: tuple[int, ...], type: int) -> StoredArray:
         return StoredArray(packed, shape, place.reader(packed, packed_shape(format, shape)), format)
     read = place.reader(packed, (*shape[:-1], shape[-1] // BLOCK * _Q4_0_BYTES))
     return StoredArray(packed, shape, lambda: _with_minimums(read(), place), format)
+
+
+def _bytes(shape: tuple[int, ...], type: int) -> int:
+    """How many bytes a tensor has; of a type that is not read, one where there are elements."""
+    if type in PLAIN:
+        return prod(shape) * DTYPES[PLAIN[type]].itemsize
+    if type not in BLOCKED:
+        return min(prod(shape), 1)
+    if type == Q4_0:
+        return prod(shape) // BLOCK * _Q4_0_BYTES
+    return prod(packed_shape(BLOCKED[type], shape))
 
 
 def _with_minimums(packed: np.ndarray, place: _Place) -> np.ndarray:

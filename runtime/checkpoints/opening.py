@@ -14,7 +14,7 @@ from mgn.runtime.checkpoints.pytorch_file import pytorch_entries
 from mgn.runtime.errors import WeightsError
 from mgn.runtime.host_arrays import shown
 from mgn.runtime.safetensors_file import mapped
-from mgn.runtime.stored_arrays import StoredArray, clipped
+from mgn.runtime.stored_arrays import StoredArray, clipped, named_once
 from mgn.runtime.weights import check_file, file_path, read_npz, read_safetensors, reading
 
 INDEX = ".index.json"
@@ -112,7 +112,7 @@ def _read_index(path: Path) -> Entries:
     if path.stat().st_size > _MOST_INDEX:
         raise WeightsError(f"{path} is larger than an index can be")
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes(), object_pairs_hook=named_once(path, "the index"))
     except (ValueError, RecursionError) as error:
         raise WeightsError(f"{path} is no index: {clipped(error)}") from None
     listed = cast(Any, content.get("weight_map")) if isinstance(content, dict) else None

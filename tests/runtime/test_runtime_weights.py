@@ -150,6 +150,14 @@ def npy(array: np.ndarray) -> bytes:
             [("x.npy", npy(np.ones((3, 4))).replace(b"(3, 4)", b"(3,-4)"))],
             "which no array can have",
         ),
+        (
+            [("x.npy", npy(np.ones((3, 4))).replace(b"<f8", b"<f4"))],
+            "'x' is to have 48 bytes, and has 96",
+        ),
+        (
+            [("x.npy", npy(np.ones((3, 4))).replace(b"(3, 4)", b"(2, 4)"))],
+            "'x' is to have 64 bytes, and has 96",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Duplicate name")

@@ -52,16 +52,22 @@ def value_of_q4_0(packed: np.ndarray, shape: Sequence[int]) -> np.ndarray:
 
 
 def gguf_file(
-    tensors: Sequence[Tensor], pairs: Sequence[Pair] = (), version: int = 3, alignment: int = 32
+    tensors: Sequence[Tensor],
+    pairs: Sequence[Pair] = (),
+    version: int = 3,
+    alignment: int = 32,
+    offsets: Sequence[int] = (),
 ) -> bytes:
-    """A file of tensors, each where the one before it ends."""
+    """A file of tensors, each where the one before it ends; `offsets` are where the header says
+    that they lie.
+    """
     head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(pairs))
     for key, type, value in pairs:
         head += text(key) + struct.pack("<I", type) + value
     body = b""
-    for name, shape, type, content in tensors:
+    for i, (name, shape, type, content) in enumerate(tensors):
         sizes = struct.pack(f"<{len(shape)}Q", *reversed(shape))
         head += text(name) + struct.pack("<I", len(shape)) + sizes
-        head += struct.pack("<IQ", type, len(body))
+        head += struct.pack("<IQ", type, offsets[i] if offsets else len(body))
         body += content + bytes(-len(content) % alignment)
     return head + bytes(-len(head) % alignment) + body

@@ -187,6 +187,13 @@ def test_an_index_that_is_none_is_told(tmp_path: Path, content: str) -> None:
         open_checkpoint(path)
 
 
+def test_an_index_that_names_an_array_twice_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text('{"weight_map": {"a": "1.safetensors", "a": "2.safetensors"}}')
+    with pytest.raises(WeightsError, match="the index names 'a' twice"):
+        open_checkpoint(path)
+
+
 def test_a_name_that_an_index_promises_in_vain_is_told(tmp_path: Path) -> None:
     folder = sharded(tmp_path, {"d": "model-1.safetensors", "e": "nowhere.safetensors"})
     with pytest.raises(WeightsError, match=r"'d' is to be in .*model-1\.safetensors, and is not"):

@@ -1,6 +1,7 @@
 """GGUF files: every type that is read, as floats and as blocks; headers that lie are refused."""
 
 import random
+import re
 import struct
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_integers_scalars_and_empty_tensors_are_read(tmp_path: Path) -> None:
         (f"i{type}", (2, 3), type, np.arange(6, dtype=dtype).tobytes())
         for type, dtype in types.items()
     ]
-    tensors += [("scalar", (), 0, np.float32(2.5).tobytes()), ("none", (0, 32), 8, b"")]
+    tensors += [("none", (0, 32), 8, b""), ("scalar", (), 0, np.float32(2.5).tobytes())]
     path.write_bytes(gguf_file(tensors, version=2))
     entries = open_checkpoint(path)
     for type, dtype in types.items():
@@ -107,6 +108,7 @@ GOOD = gguf_file([tensor("w", VALUES, 0)], PAIRS, alignment=64)
         (gguf_file([("w", (0, 1 << 62, 4), 0, b"")]), "no array can have"),
         (gguf_file([("w", (4, 33), 8, bytes(999))]), "in blocks of 32 and has the shape"),
         (gguf_file([("w", (), 8, bytes(999))]), "in blocks of 32 and has the shape"),
+        (gguf_file([], PAIRS[1:2] * 2), "gives general.alignment twice"),
         (gguf_file([tensor("w", VALUES, 0)] * 2), "names 'w' twice"),
     ],
 )
@@ -114,6 +116,23 @@ def test_a_header_that_lies_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(WeightsError, match=message) as error:
         gguf_entries(data, FILE)
     assert str(FILE) in str(error.value) and len(str(error.value)) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        ((0, 0, 0), "'b' begins at 0, within 'a', which ends at 1920"),
+        ((0, 1920, 3808), "'c' begins at 3808, within 'b', which ends at 3840"),
+        ((1920, 0, 1888), "'c' begins at 1888, within 'b', which ends at 1920"),
+        ((0, 1904, 3840), "'b' begins at 1904, not at 32 * n"),
+        ((0, 1920, 1 << 40), "'c' begins at 1099511627776 of"),
+    ],
+)
+def test_tensors_that_overlap_are_refused(offsets: tuple[int, ...], message: str) -> None:
+    tensors = [tensor("a", VALUES, 0), tensor("b", VALUES, 0), ("c", (1, 256), 12, bytes(144))]
+    assert set(gguf_entries(gguf_file(tensors, offsets=(0, 1920, 3840)), FILE)) == {"a", "b", "c"}
+    with pytest.raises(WeightsError, match=re.escape(message)):
+        gguf_entries(gguf_file(tensors, offsets=offsets), FILE)
 
 
 def test_a_damaged_file_gives_our_error_and_no_other() -> None:
