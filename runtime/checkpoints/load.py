@@ -4,7 +4,7 @@ In: a path, and what the parameters should be. Out: `LoadedParams`, which reads 
 is asked for; or one `WeightsError` that lists everything that does not fit, before one is read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,11 @@ TensorTypes = Mapping[str, tuple[str, tuple[int, ...]]]
 """Names to elements and shapes."""
 
 
+def named(names: Sequence[str]) -> str:
+    """The first few of several names, for a message."""
+    return ", ".join(map(shown, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")
+
+
 @dataclass(frozen=True)
 class Conversion:
     """Parameters whose values have another type than the file has: `bf16 as f32`."""
@@ -34,28 +39,31 @@ class Conversion:
     names: tuple[str, ...]
 
     def __str__(self) -> str:
-        more = ", …" if len(self.names) > _NAMED else ""
-        listed = ", ".join(map(shown, self.names[:_NAMED])) + more
-        return f"{self.source} as {self.target}: {len(self.names)} ({listed})"
+        return f"{self.source} as {self.target}: {len(self.names)} ({named(self.names)})"
 
 
 @dataclass(frozen=True)
 class LoadReport:
     """What was loaded: from where, how many parameters, how many of them by another name than the
-    file has, how many arrays were left over, and what was converted.
+    file has, which of the file's arrays were left over, and what was converted.
     """
 
     path: str
     parameters: int
-    extra: int
+    unused: tuple[str, ...]
     renamed: int = 0
     conversions: tuple[Conversion, ...] = ()
 
+    @property
+    def extra(self) -> int:
+        """How many arrays were left over."""
+        return len(self.unused)
+
     def __str__(self) -> str:
-        said = f"{self.parameters} parameters from {self.path}"
+        said = f"{self.parameters} parameter{'s' * (self.parameters != 1)} from {self.path}"
         others = [f"{self.renamed} renamed"] if self.renamed else []
-        others += [f"{self.extra} arrays not used"] if self.extra else []
         lines = [", ".join([said, *others])]
+        lines += [f"  not used: {self.extra} ({named(self.unused)})"] if self.unused else []
         return "\n".join([*lines, *(f"  {item}" for item in self.conversions)])
 
 
@@ -136,7 +144,7 @@ def load_params(
     report = LoadReport(
         str(path),
         len(expected),
-        sum(name not in expected for name, found in held.items() for _ in found),
+        tuple(item for name, found in held.items() if name not in expected for item in found),
         sum(held[name] != [name] for name in expected),
         _conversions(sources, dtype),
     )

@@ -105,7 +105,7 @@ def test_outputs_agree_with_the_interpreter(mgn_run: Run, program: Path, tmp_pat
         *("--trace", tmp_path / "trace.json"),
     )
     assert outcome.status == 0, outcome.stderr
-    assert "not used by this graph: 1 array" in outcome.stderr
+    assert "not used by this graph: 1 array ('unused')\n" in outcome.stderr
     graph = next(structure.graphs_of(load_program("mgn", PROGRAM, "t").lower(None, {"N": 7})))
     wanted = Interpreter(parameters, wide=True).run(graph, inputs)["y"]
     with np.load(tmp_path / "out.npz") as found:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mgn.commands.options.errors import UsageError, say
 from mgn.driver.quantities import counted
-from mgn.runtime.checkpoints.load import LoadReport
+from mgn.runtime.checkpoints.load import LoadReport, named
 
 if TYPE_CHECKING:
     from mgn.executable import Executable
@@ -71,6 +71,7 @@ def set_parameters(target: "Executable | Program", arguments: argparse.Namespace
 def say_loaded(report: LoadReport) -> None:
     """Says what of a checkpoint was not used, and what was converted."""
     if report.extra:
-        say(f"{report.path}: not used by this graph: {counted(report.extra, 'array')}")
+        left = f"{counted(report.extra, 'array')} ({named(report.unused)})"
+        say(f"{report.path}: not used by this graph: {left}")
     for conversion in report.conversions:
         say(f"{report.path}: {conversion}")

@@ -47,6 +47,17 @@ def test_floats_of_any_type_become_those_of_any_other(tmp_path: Path, suffix: st
             assert np.array_equal(loaded[name], array.astype(np.float32))
 
 
+def test_the_report_names_what_is_not_used_and_clips_long_lists(tmp_path: Path) -> None:
+    arrays = {f"model.{name}": VALUES for name in "wabcdef"}
+    path = safetensors(tmp_path / "w.safetensors", arrays)
+    loaded = load_params(path, {"w": ("f32", (3, 32))}, r"model\.w=w")
+    assert loaded.report.unused == tuple(f"model.{name}" for name in "abcdef")
+    assert str(loaded.report).splitlines() == [
+        f"1 parameter from {path}, 1 renamed",
+        "  not used: 6 ('model.a', 'model.b', 'model.c', 'model.d', …)",
+    ]
+
+
 def test_values_are_rounded_on_their_way_where_that_is_asked_for(tmp_path: Path) -> None:
     path = safetensors(tmp_path / "w.safetensors", {"w": VALUES, "k": np.arange(3)})
     loaded = load_params(path, {"w": ("f32", (3, 32)), "k": ("i64", (3,))}, dtype="bf16")
