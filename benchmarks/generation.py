@@ -20,8 +20,8 @@ import numpy as np
 
 import mgn
 from mgn.runtime.weights import save_params
-from mgn.text.configuration import configured_sizes
-from mgn.text.model import LanguageModel
+from mgn.text.configuration import configured
+from mgn.text.model import DECODE, PREFILL, LanguageModel
 
 PROGRAM = Path(__file__).resolve().parent.parent / "examples" / "llama.mgn"
 PROMPT = list(range(100, 108))
@@ -83,9 +83,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name)
         make_folder(folder, options.layers)
         module = mgn.parse_file(PROGRAM)
-        dims = {**configured_sizes(folder), "S": 16, "ROOM": 16 + options.tokens}
+        known = module.dimensions_of(PREFILL) | module.dimensions_of(DECODE)
+        module, sizes = configured(module, folder, known)
+        dims = {**sizes, "S": 16, "ROOM": 16 + options.tokens}
         start = time.perf_counter()
-        lm = mgn.compile(module, ["prefill", "decode"], dims, device=options.device)
+        lm = mgn.compile(module, [PREFILL, DECODE], dims, device=options.device)
         compiled = time.perf_counter()
         lm.load_params(folder)
         print(f"compiled in {compiled - start:.2f} s", end="; ")

@@ -145,14 +145,17 @@ def error_bounds(
     exact: Array,
     seed: int = 0,
     unit: float | None = None,
+    states: Mapping[str, Array] | None = None,
 ) -> Iterator[Array]:
     """Bounds of the error of a graph's one result, each at least the one before: after more and
-    more evaluations. `unit` stands in for those of the element types.
+    more evaluations, which all find the same in `states`. `unit` stands in for those of the element
+    types.
     """
     rng = np.random.default_rng(seed)
     bound = np.zeros(exact.shape)
     interpreter = PerturbedInterpreter(parameters, rng, (-1.0, 1.0), unit)
     for number in range(PERTURBATIONS):
+        interpreter.states = dict(states or {})
         interpreter.signs = [(1.0,), (-1.0,)][number] if number < 2 else (-1.0, 1.0)
         (value,) = interpreter.run(graph, inputs).values()
         with np.errstate(all="ignore"):

@@ -90,17 +90,6 @@ def configured(
     return module.with_floats(floats), sizes
 
 
-def configured_sizes(path: str | Path) -> dict[str, int]:
-    """The whole numbers of a configuration by name: sizes of a model. Flags are 0 or 1."""
-    settings = _Settings(_beside(path, _CONFIGURATION))
-    found = {name: settings.scalar(name) for name in settings.names}
-    return {
-        name: int(value)
-        for name, value in found.items()
-        if isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    }
-
-
 class _Settings:
     """What a configuration says by name. What is said in an object of the file counts where the
     file has none of its name itself, as `rope_theta` in `rope_parameters`.
@@ -172,12 +161,13 @@ def _objects(content: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _agree(own: str | bool, said: Any) -> bool:
     """Whether a program's text or flag is what a configuration says. A list repeats the words of a
-    text.
+    text, and has one at least: an empty one says nothing of the layers that a program computes.
     """
     if isinstance(said, list) and isinstance(own, str):
         words = own.split(", ")
         items = cast(list[Any], said)
-        return all(item == words[at % len(words)] for at, item in enumerate(items))
+        agreeing = [item == words[at % len(words)] for at, item in enumerate(items)]
+        return bool(items) and all(agreeing)
     return own == (False if said is None and isinstance(own, bool) else said)
 
 

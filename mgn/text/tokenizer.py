@@ -12,6 +12,10 @@ from mgn.diagnostics import MgnError, one_line
 
 TOKENIZER = "tokenizer.json"
 _MOST_SAID = 200
+_ENDS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What is no error of the library: an end that was asked for. A panic of the library is its own
+error, though it is no Exception either.
+"""
 
 
 class Encoded(Protocol):
@@ -49,8 +53,9 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         return Library.from_str(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise MgnError(f"cannot read {file}: {error.strerror or error}") from None
+    except _ENDS:
+        raise
     except BaseException as error:  # the library raises plain exceptions, and panics
-        _pass_on(error)
         said = one_line(str(error), _MOST_SAID)
         raise MgnError(f"{file} is no tokenizer of Hugging Face: {said}") from None
 
@@ -59,18 +64,11 @@ def encoded(tokenizer: Tokenizer, text: str, name: str) -> list[int]:
     """The tokens of a text. MgnError where it has a character for which there is none."""
     try:
         return tokenizer.encode(text).ids
+    except _ENDS:
+        raise
     except BaseException as error:  # the library raises plain exceptions, and panics
-        _pass_on(error)
         said = one_line(str(error), _MOST_SAID)
         raise MgnError(f"{name}: {_refused(tokenizer, text)}: {said}") from None
-
-
-def _pass_on(error: BaseException) -> None:
-    """Raises what is no error of the library anew: an end that was asked for. A panic of the
-    library is no Exception either, and is its own.
-    """
-    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
-        raise error
 
 
 def _refused(tokenizer: Tokenizer, text: str) -> str:
@@ -78,8 +76,9 @@ def _refused(tokenizer: Tokenizer, text: str) -> str:
     for character in dict.fromkeys(text):
         try:
             tokenizer.encode(character)
-        except BaseException as error:
-            _pass_on(error)
+        except _ENDS:
+            raise
+        except BaseException:
             line = text.count("\n", 0, text.index(character)) + 1
             return f"line {line}: the tokenizer has no token for {character!r}"
     return "the tokenizer refuses it"

@@ -82,12 +82,29 @@ def test_what_changes_a_model_is_refused_by_name_and_what_changes_nothing_is_not
         assert configured(answering, tmp_path, set())[1] == {name: 3}
 
 
+def test_sizes_are_those_of_the_configuration(tmp_path: Path) -> None:
+    module = mgn.parse("graph g(x: f32[2]) { return y = x }")
+    wanted = {"a", "c", "d", "g", "missing"}
+    said = {"a": 3, "b": 1.5, "c": 2.0, "d": True, "e": "7", "f": {"g": 5e5, "a": 9}, "h": [1]}
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    for path in (tmp_path, tmp_path / "tokenizer.json"):
+        assert configured(module, path, wanted)[1] == {"a": 3, "c": 2, "d": 1, "g": 500_000}
+    assert configured(module, tmp_path / "nowhere" / "tokenizer.json", wanted)[1] == {}
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(mgn.MgnError, match=r"cannot read .*config\.json"):
+        configured(module, tmp_path, wanted)
+
+
 def test_a_list_is_what_a_text_of_the_program_repeats(tmp_path: Path) -> None:
     module = mgn.parse("""
         const layer_types = "near, far"
         graph g(x: f32[2]) { return y = x * 2.0 }
     """)
-    for count in range(5):
+    for nothing in ([], None):
+        (tmp_path / "config.json").write_text(json.dumps({"layer_types": nothing}))
+        with pytest.raises(mgn.MgnError, match='written for "near, far"'):
+            configured(module, tmp_path, set())
+    for count in range(1, 5):
         kinds = ["near" if at % 2 == 0 else "far" for at in range(count)]
         (tmp_path / "config.json").write_text(json.dumps({"layer_types": kinds}))
         configured(module, tmp_path, set())

@@ -3,7 +3,6 @@ on the device; from Python and by the command.
 """
 
 import io
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,6 @@ from mgn.commands.generate import main
 from mgn.modules.module import Module
 from mgn.program import Program
 from mgn.sizes.ranges import Sizes
-from mgn.text.configuration import configured_sizes
 from mgn.text.model import LanguageModel
 from mgn.text.room import Room, room_of
 from tests.conftest import ROOT, run_in_process
@@ -328,17 +326,6 @@ def test_the_dimension_of_a_prompt_is_what_there_is_room_for_or_its_length_or_a_
     assert dims(padded, 100, Room(110, "k")) == {"S": 110}
     assert dims("graph prefill(tokens: i32[1, 8])", 13) == {}
     assert dims("graph prefill[S = 4](tokens: i32[1, S * 2])", 13) == {}
-
-
-def test_sizes_are_those_of_the_configuration(tmp_path: Path) -> None:
-    config = {"a": 3, "b": 1.5, "c": 2.0, "d": True, "e": "7", "f": {"g": 5e5, "a": 9}, "h": [1]}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    for path in (tmp_path, tmp_path / "tokenizer.json"):
-        assert configured_sizes(path) == {"a": 3, "c": 2, "d": 1, "g": 500_000}
-    assert configured_sizes(tmp_path / "nowhere" / "tokenizer.json") == {}
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(mgn.MgnError, match=r"cannot read .*config\.json"):
-        configured_sizes(tmp_path)
 
 
 def test_the_prompt_may_come_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,14 @@ it.
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mgn
-from mgn.text.tokenizer import encoded, load_tokenizer
+from mgn.text.tokenizer import Encoded, encoded, load_tokenizer
 from tests.text.folders import make_tokenizer
 
 VALUES = (None, 0, -1, 1 << 64, 0.5, True, "", "F4", "é" * 99, [], {}, [[]])
@@ -57,3 +58,23 @@ def test_where_the_library_panics_the_file_is_told(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     with pytest.raises(mgn.MgnError, match=r"tokenizer\.json is no tokenizer of Hugging Face"):
         load_tokenizer(path)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_an_end_that_is_asked_for_is_no_error_of_the_library(end: type[BaseException]) -> None:
+    class Ended:
+        """A tokenizer that is ended while it is at work, or fails and is ended after that."""
+
+        def __init__(self, failures: int) -> None:
+            self.failures = failures
+
+        def encode(self, sequence: str) -> Encoded:
+            self.failures -= 1
+            raise ValueError(sequence) if self.failures >= 0 else end
+
+        def decode(self, ids: Sequence[int]) -> str:
+            raise end
+
+    for failures in (0, 1):
+        with pytest.raises(end):
+            encoded(Ended(failures), "a dark", "the prompt")
