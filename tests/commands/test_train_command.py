@@ -253,6 +253,13 @@ def test_every_optimiser_can_be_asked_for_by_its_name() -> None:
         ("adam(eps=-1)", None, "Adam: eps is -1, and is to be at least 0"),
         ("sgd(momentum='a')", None, "SGD: momentum takes a number, not 'a'"),
         ("sgd(nesterov=1)", None, "SGD: nesterov takes True or False, not 1"),
+        ("sgd(nesterov=True)", None, "SGD: nesterov takes a momentum above 0 and no dampening"),
+        (
+            "sgd(momentum=0.9, nesterov=True, dampening=0.1)",
+            None,
+            "SGD: nesterov takes a momentum above 0 and no dampening",
+        ),
+        ("sgd(momentum=0.9, dampening=2)", None, "SGD: dampening is 2, and is to be at most 1"),
         ("sgd(lr_factors=['w'])", None, "lr_factors takes numbers by patterns of names"),
         ("sgd(lr_factors={'w': 'x'})", None, "lr_factors takes numbers by patterns of names"),
         ("sgd", -1.0, "SGD: lr is -1.0; a rate is a number of at least 0"),

@@ -17,7 +17,8 @@ Step = Callable[[Array, Array, int, Kept, float], Array]
 def sgd(p: Array, g: Array, t: int, kept: Kept, lr: float, **s: Any) -> Array:
     g = g + s.get("weight_decay", 0.0) * p
     momentum = s.get("momentum", 0.0)
-    velocity = kept["velocity"] = momentum * kept.get("velocity", 0.0) + g
+    added = g if t == 1 else g * (1 - s.get("dampening", 0.0))
+    velocity = kept["velocity"] = momentum * kept.get("velocity", 0.0) + added
     return p - lr * (g + momentum * velocity if s.get("nesterov") else velocity)
 
 

@@ -6,22 +6,25 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import save, save_file
 
 from mgn.diagnostics import MgnError
 from mgn.runtime.host_arrays import DTYPES
 from mgn.training.run.checkpoints import (
+    KEY,
     Checkpoint,
     Checkpoints,
     Header,
     Position,
     begin_run,
     check_state,
+    digest_of,
     encode,
     new_run,
     read_checkpoint,
@@ -110,6 +113,17 @@ def test_any_damage_is_found(tmp_path: Path) -> None:
     for item in damaged:
         path.write_bytes(item)
         with pytest.raises(MgnError, match=r"a\.safetensors"):
+            read_checkpoint(path)
+
+
+def test_a_header_that_says_more_than_is_known_is_of_another_version(tmp_path: Path) -> None:
+    fields = asdict(checkpoint().header) | {"version": 1}
+    for change in ({"more": 1}, {"position": {"epoch": 0, "row": 3}}, {"position": None}):
+        held = {**fields, **change}
+        path = tmp_path / "a.safetensors"
+        text = json.dumps(held | {"digest": digest_of(held, {})})
+        path.write_bytes(save({}, {KEY: text}))
+        with pytest.raises(MgnError, match="is a checkpoint of another version of mgn"):
             read_checkpoint(path)
 
 

@@ -182,6 +182,27 @@ def test_patience_counts_across_a_break(tmp_path: Path) -> None:
     run(first, steps=4, **options)
     assert run(second, steps=1000, resume=True, **options).stopped is not None
     assert second.steps == 8
+    ended, again = path.read_bytes(), StandIn(lr=1e-6)
+    history = run(again, steps=1000, resume=True, **options)
+    assert history.stopped == "no better evaluation among the last 3"
+    assert (again.steps, again.batches, path.read_bytes()) == (8, [], ended)
+    run(again, steps=1000, resume=True, **{**options, "patience": 5})
+    assert again.steps == 12
+
+
+def test_the_best_of_another_metric_is_not_the_best_of_this_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    options: dict[str, Any] = {"eval": examples(), "save": path, "keep_best": True}
+    run(StandIn(), epochs=8, **options)
+    assert read_checkpoint(path).header.criterion == "loss of evaluations"
+    least = read_checkpoint(path).header.best
+    assert least is not None
+    history = run(StandIn(), epochs=9, metric="mae(y, prediction)", resume=True, **options)
+    header = read_checkpoint(tmp_path / "a.best.safetensors").header
+    assert (header.step, header.criterion) == (63, "mae(y, prediction)")
+    (error,) = history.metrics["mae"]
+    assert header.best == error
+    assert error > least > 0
 
 
 def test_callbacks_see_what_happens_and_end_the_run(tmp_path: Path) -> None:
@@ -201,6 +222,29 @@ def test_callbacks_see_what_happens_and_end_the_run(tmp_path: Path) -> None:
     assert kinds == ["step", "evaluation", "checkpoint"]
     assert events[0].trainer is trainer
     assert save.exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"step": 3}',
+        b'{"step": 3, "epoch": 0, "seconds": 0.1}',
+        b'{"step": 3, "epoch": 0, "evaluation": 5}',
+        b'{"step": Infinity, "epoch": 0, "evaluation": {}}',
+        b'{"step": "many", "epoch": 0, "seconds": 0.1, "results": {"loss": 1.0}}',
+        b'["step"]',
+        b"\0\0\0\xff",
+    ],
+)
+def test_a_damaged_line_ends_a_log(line: bytes, tmp_path: Path) -> None:
+    log, save = tmp_path / "a.jsonl", tmp_path / "a.safetensors"
+    run(StandIn(), epochs=1, log=log, save=save)
+    lines = log.read_bytes().splitlines()
+    log.write_bytes(b"\n".join([*lines[:3], line, *lines[4:]]))
+    assert [record.step for record in read_log(log).steps] == [1, 2, 4, 5, 6, 7]
+    history = run(StandIn(), epochs=2, log=log, save=save, resume=True)
+    assert [record.step for record in history.steps] == [1, 2, *range(8, 15)]
+    assert read_log(log).losses == history.losses
 
 
 def test_the_log_has_each_step_and_survives_a_cut(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ EPSILON = 2.0**-24
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "SGD": ("SGD", {}),
     "SGD with momentum": ("SGD", {"momentum": 0.9, "weight_decay": 0.1}),
+    "SGD with dampening": ("SGD", {"momentum": 0.9, "dampening": 0.3}),
     "SGD with Nesterov's": ("SGD", {"momentum": 0.9, "nesterov": True}),
     "Adam": ("Adam", {"weight_decay": 0.1}),
     "AdamW": ("AdamW", {"betas": (0.8, 0.99), "eps": 1e-6}),
@@ -24,6 +25,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "RMSProp": ("RMSProp", {"weight_decay": 0.1}),
     "RMSProp with momentum": ("RMSProp", {"centered": True, "momentum": 0.9}),
     "Adafactor": ("Adafactor", {"weight_decay": 0.1}),
+    "Adafactor of the last gradient": ("Adafactor", {"beta2_decay": 0.0}),
     "Muon": ("Muon", {}),
 }
 

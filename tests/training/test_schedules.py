@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mgn
-from mgn import ops
+from mgn import nn, ops
 from mgn.training.optimisers.schedules import Schedule, constant, cosine, linear, step, warmup
 
 DONE = np.arange(240, dtype=np.int32)
@@ -54,6 +54,18 @@ def test_a_schedule_is_said_in_a_line() -> None:
     assert repr(warmup(20, 2 * cosine(0.001, 100))) == "warmup(20, cosine(0.001, 100, 0) * 2)"
     assert cosine(0.5, 10) == cosine(0.5, 10)
     assert cosine(0.5, 10) != cosine(0.5, 11)
+
+
+def test_two_schedules_of_one_text_are_two() -> None:
+    """Muon moves the matrix, and the optimiser of others the vector."""
+    rates = [Schedule("mine", lambda done, rate=rate: rate) for rate in (0.25, 0.0)]
+    with mgn.graph("g") as g:
+        w, b = g.param("w", "f32[2, 2]", nn.ones()), g.param("b", "f32[2]", nn.ones())
+        g.output(loss=ops.sum(w) + ops.sum(b))
+    trainer = mgn.Trainer(g, optimizer=mgn.Muon(rates[0], others=mgn.SGD(rates[1])))
+    trainer.step({})
+    assert (trainer.params["w"] < 1).all()
+    assert trainer.params["b"].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(

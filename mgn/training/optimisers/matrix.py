@@ -52,7 +52,7 @@ class Adafactor(Optimizer):
     def moved(self, at: Update, name: str, value: Value, share: Value) -> Value:
         """Moves an average by a share towards a value."""
         held = at.state(name, value.shape)
-        after = held.value + (value - held.value) * share
+        after = held.value * (1.0 - share) + value * share
         held.write(after)
         return after
 

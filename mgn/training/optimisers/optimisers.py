@@ -125,18 +125,28 @@ class Optimizer(ABC):
 @dataclass(frozen=True)
 class SGD(Optimizer):
     """Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al.
-    2013); the decay is added to the gradient.
+    2013); the decay is added to the gradient. Of a gradient a share of `dampening` does not go into
+    the momentum, but for the first one's. MgnError for Nesterov's without momentum or with
+    dampening.
     """
 
     momentum: float = field(default=0.0, metadata=NOT_NEGATIVE)
     nesterov: bool = False
+    dampening: float = field(default=0.0, metadata={"at least": 0.0, "at most": 1.0})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nesterov and (not self.momentum or self.dampening):
+            raise MgnError("SGD: nesterov takes a momentum above 0 and no dampening")
 
     def update(self, at: Update) -> Value:
         gradient = decayed(at)
         if not self.momentum:
             return at.value - at.lr * gradient
-        velocity = at.state("velocity")
-        after = velocity.value * self.momentum + gradient
+        velocity, added = at.state("velocity"), gradient
+        if self.dampening:
+            added = gradient * ops.where(at.step == 1.0, 1.0, 1.0 - self.dampening)
+        after = velocity.value * self.momentum + added
         velocity.write(after)
         return at.value - at.lr * (gradient + after * self.momentum if self.nesterov else after)
 

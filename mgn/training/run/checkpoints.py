@@ -65,6 +65,8 @@ class Header:
     best: float | None = None
     """The best evaluation so far, and how many came after it."""
     since_best: int = 0
+    criterion: str | None = None
+    """What `best` is of: the metric, or the loss; None in files that do not say so."""
 
 
 @dataclass(frozen=True)
@@ -256,8 +258,11 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     if fields.pop("digest", None) != digest_of(fields, arrays):
         raise WeightsError(f"{path} is damaged: it does not hold what was written")
     del fields["version"]
-    position = Position(**fields.pop("position"))
-    return Checkpoint(Header(position=position, **fields), arrays)
+    try:
+        header = Header(position=Position(**fields.pop("position")), **fields)
+    except (KeyError, TypeError):
+        raise WeightsError(f"{path} is a checkpoint of another version of mgn") from None
+    return Checkpoint(header, arrays)
 
 
 def run_of(path: Path) -> str | None:

@@ -19,6 +19,7 @@ SMOOTHING = 0.05
 """How much of the smoothed loss is the newest step's, in long runs."""
 
 _MARK = "mgn training curves of run"
+_PURPOSE = "writing event files"
 
 
 class Curves:
@@ -92,13 +93,9 @@ class EventFiles:
     """Scalars for TensorBoard, in a new file of a folder."""
 
     def __init__(self, folder: str | Path) -> None:
-        self._protos: Any = need("tensorboard.compat.proto.event_pb2", "tensorboard", "event files")
-        self._summaries: Any = need(
-            "tensorboard.compat.proto.summary_pb2", "tensorboard", "event files"
-        )
-        writers: Any = need(
-            "tensorboard.summary.writer.event_file_writer", "tensorboard", "event files"
-        )
+        self._protos: Any = need("tensorboard.compat.proto.event_pb2", "tensorboard", _PURPOSE)
+        self._summaries: Any = need("tensorboard.compat.proto.summary_pb2", "tensorboard", _PURPOSE)
+        writers: Any = need("tensorboard.summary.writer.event_file_writer", "tensorboard", _PURPOSE)
         if Path(folder).exists() and not Path(folder).is_dir():
             raise MgnError(f"event files go into a folder, and '{folder}' is none")
         self._writer = writers.EventFileWriter(str(folder))

@@ -101,16 +101,16 @@ def fit(
     files, found = crew.from_first(lambda: _begin_run(save, resume, overwrite, keep, keep_best))
     history = History(trainer.loss)
     position = _first_position(trainer, training)
-    best, since = None, 0
     if files is not None and found is not None:
         _resume(trainer, training, files.path, found, show)
-        position, best, since = found.header.position, found.header.best, found.header.since_best
+        position = found.header.position
     elif resume:
         show.say("there is no checkpoint yet: the run begins")
     run_name = files.run if files is not None else new_run()
     training, evaluated = shared_by(trainer, training), shared_by(trainer, evaluated)
     run = Run(trainer, training, evaluated, wanted, history, position, show, run_name)
-    run.best, run.since_best = best, since
+    if found is not None and found.header.criterion in (None, run.criterion):
+        run.best, run.since_best = found.header.best, found.header.since_best
     run.files, run.callbacks = files, callbacks
     run.saved = None if found is None else f"step {found.header.step}"
     if crew.is_first:

@@ -74,6 +74,13 @@ class History:
             for name in names
         }
 
+    def add(self, record: StepRecord | Evaluation) -> None:
+        """Adds what a step or an evaluation gave."""
+        if isinstance(record, StepRecord):
+            self.steps.append(record)
+        else:
+            self.evaluations.append(record)
+
     def __repr__(self) -> str:
         last = f", {self.loss}={self.losses[-1]:.6g}" if self.steps else ""
         shown = [f", {name}={values[-1]:.6g}" for name, values in self.metrics.items()]
@@ -118,13 +125,14 @@ class JsonLog:
         head = _head(place)
         if head is None or head.get("run") != run:
             raise MgnError(f"'{path}' is not the log of the run that is resumed: it stays as it is")
-        kept: list[bytes] = []
-        for line in place.read_bytes().splitlines(keepends=True):
-            record = _parsed(line)
-            if record is None or record.get("step", 0) > step:
+        first, *lines = place.read_bytes().splitlines(keepends=True)
+        kept = [first]
+        for line in lines:
+            record = _record(line)
+            if record is None or record.step > step:
                 break
             kept.append(line)
-            _enter(record, history)
+            history.add(record)
         write_whole(place, b"".join(kept))
         return JsonLog(place, run)
 
@@ -149,21 +157,23 @@ def read_log(path: str | Path, loss: str = "loss") -> History:
     history = History(loss)
     if not place.is_file() or _head(place) is None:
         raise MgnError(f"'{path}' is no training log")
-    for line in place.read_bytes().splitlines():
-        _enter(_parsed(line) or {}, history)
+    for record in map(_record, place.read_bytes().splitlines()):
+        if record is not None:
+            history.add(record)
     return history
 
 
-def _enter(record: Mapping[str, Any], history: History) -> None:
-    """Puts a line's record into a history; a line of another kind says nothing of it."""
-    if "step" not in record:
-        return
-    step, epoch = int(record["step"]), int(record["epoch"])
-    if "evaluation" in record:
-        history.evaluations.append(Evaluation(step, epoch, _read(record["evaluation"])))
-        return
-    seconds, norms = float(record["seconds"]), _read(record.get("norms", {}))
-    history.steps.append(StepRecord(step, epoch, seconds, _read(record["results"]), norms))
+def _record(line: bytes) -> StepRecord | Evaluation | None:
+    """What a line says; None for one that was cut off or damaged, and for the first of a log."""
+    fields = _parsed(line) or {}
+    try:
+        step, epoch = int(fields["step"]), int(fields["epoch"])
+        if "evaluation" in fields:
+            return Evaluation(step, epoch, _read(fields["evaluation"]))
+        seconds, norms = float(fields["seconds"]), _read(fields.get("norms", {}))
+        return StepRecord(step, epoch, seconds, _read(fields["results"]), norms)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return None
 
 
 def _line(fields: Mapping[str, Any]) -> bytes:

@@ -85,6 +85,13 @@ class Run:
         self._skips = Skips(history, show)
 
     @property
+    def criterion(self) -> str:
+        """What says which evaluation is the best; of steps, where there are no evaluations."""
+        if self.wanted.metric is not None:
+            return self.wanted.metric.text
+        return f"{self.trainer.loss} of {'steps' if self.evaluated is None else 'evaluations'}"
+
+    @property
     def _now(self) -> tuple[int, int]:
         """The steps so far, and the batches of one that is not complete."""
         return self.trainer.steps, self.trainer.pending
@@ -103,6 +110,7 @@ class Run:
         if self.files is not None and not self.wanted.save_not_finite:
             self._guard.begin()
         try:
+            self._check_patience()
             while not self._is_over(last_epoch, last_step):
                 is_said = is_said or self._said_what_is_left_out()
                 self._epoch(last_step)
@@ -168,7 +176,6 @@ class Run:
             raise MgnError(f"a step gives no scalar '{self.trainer.loss}'")
         norms = norms_of(self.trainer.params) if self.wanted.norms else {}
         record = StepRecord(self.trainer.steps, epoch, seconds, values, norms)
-        self.history.steps.append(record)
         self._note(record)
         self._skips.note(record)
         if self._finite is not None:
@@ -203,6 +210,12 @@ class Run:
             self._tell("evaluation", values)
         if is_saved:
             self._tell("checkpoint", {})
+        self._check_patience()
+
+    def _check_patience(self) -> None:
+        """StopTraining where as many evaluations as are waited for were no better than the best;
+        also before the first step of a run that had ended so.
+        """
         patience = self.wanted.patience
         if patience is not None and self.since_best >= patience:
             raise StopTraining(f"no better evaluation among the last {self.since_best}")
@@ -213,9 +226,7 @@ class Run:
         values: dict[str, float] = {}
         if self.evaluated is not None:
             values = evaluate(self.trainer, self.evaluated, self.wanted.metric)
-            record = Evaluation(self.trainer.steps, max(epoch, 0), values)
-            self.history.evaluations.append(record)
-            self._note(record)
+            self._note(Evaluation(self.trainer.steps, max(epoch, 0), values))
         self._compare(values)
         recent = [item.values[self.trainer.loss] for item in self.history.steps[-_RECENT:]]
         mean = sum(recent) / len(recent) if recent else math.nan
@@ -261,6 +272,7 @@ class Run:
             dict(self.trainer.configuration),
             self.best,
             self.since_best,
+            self.criterion,
         )
         if self._crew.is_first:
             files.write(Checkpoint(header, state))
@@ -274,6 +286,7 @@ class Run:
                 self._look()
 
     def _note(self, record: StepRecord | Evaluation) -> None:
+        self.history.add(record)
         if self.log is not None:
             self.log.add(record)
         if self.events is not None:

@@ -338,9 +338,11 @@ class StepWriter:
         return after
 
     def rate(self, lr: float | Schedule) -> Value:
-        """The rate of this step, f32: one value for all that share it."""
+        """The rate of this step, f32: one value for all that share it. Schedules of equal texts may
+        differ.
+        """
         for known, value in self.rates:
-            if known == lr:
+            if known is lr or (known == lr and not isinstance(lr, Schedule)):
                 return value
         found = as_schedule(lr)(self.count.value)
         value = found if isinstance(found, Value) else self.graph.constant(found, "f32")
