@@ -82,7 +82,12 @@ def make_parser() -> argparse.ArgumentParser:
     add = data.add_argument
     add("--inputs", metavar="FILE", help=".npz or .safetensors by input name (default: random)")
     add_checkpoint_options(add, "the initialisers")
-    add("--states", metavar="FILE", help="set states by external name before the first run")
+    add(
+        "--states",
+        metavar="FILE",
+        help="set states by external name before the first run; of a checkpoint of training, those "
+        "that the graph has",
+    )
     add("--outputs", metavar="FILE.npz", help="write the results here")
     add("--seed", type=int, default=0, metavar="N", help="what random arrays are drawn from")
     device = parser.add_argument_group("the device")

@@ -58,6 +58,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     add("--tokenizer", metavar="PATH", help="of Hugging Face: makes tokens of a text (extra: text)")
     add("--batch", type=int, metavar="N", help="examples of a step: the inputs' first dimension")
     add("--eval", metavar="FILE", help="examples to evaluate on")
+    add("--eval-graph", metavar="NAME", help="what evaluations compute (default: the same graph)")
     add("--metric", metavar="CALL", help="such as 'accuracy(logits, labels)'")
     add("--params", metavar="FILE", help="begin with these parameters, not with drawn ones")
     patterns: dict[str, Any] = {"action": "append", "metavar": "PATTERN", "default": []}
@@ -136,6 +137,7 @@ def _add_processes(parser: argparse.ArgumentParser) -> None:
 
 _NEEDED = {
     "patience": ("eval",),
+    "eval_graph": ("eval",),
     "keep": ("save",),
     "keep_best": ("save",),
     "save_not_finite": ("save", "save_params", "save_trained"),

@@ -10,11 +10,12 @@ of each step, and parameters that have moved.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp
 
 from mgn.api import (
     AnyModule,
@@ -27,20 +28,20 @@ from mgn.api import (
 )
 from mgn.diagnostics import MgnError, argument_name
 from mgn.dialects.mgn.structure import graphs_of
-from mgn.dialects.types import element_of
 from mgn.distributed.launch import check_stage, find_crew
 from mgn.driver.precision import check_precision
 from mgn.executable import Executable
 from mgn.modules.call_arguments import check_arguments
 from mgn.parameters import Parameters
-from mgn.passes.mixed_precision import round_products
 from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.weights import save_params
+from mgn.training.data.batches import InputTypes
 from mgn.training.optimisers.optimisers import PREFIX, AdamW, Optimizer
 from mgn.training.optimisers.patterns import Patterns, matching
+from mgn.training.step.evaluation import BoundGraph, bound_graph, evaluation
 from mgn.training.step.loss_scale import AUTOMATIC, SKIPPED, SKIPS, LossScale, as_loss_scale
 from mgn.training.step.options import StepOptions
-from mgn.training.step.step import BATCHES, COUNT, average_name, evaluation, training_step
+from mgn.training.step.step import BATCHES, COUNT, average_name, training_step
 
 if TYPE_CHECKING:
     from mgn.training.data.shards import Division
@@ -75,6 +76,9 @@ class Trainer:
     each is to train by itself, or a communicator of mpi4py, or another trainer's `crew`. `zero=1`
     has each rank keep the optimiser's states of some parameters alone, and `bucket` is how many MiB
     of gradients leave together.
+
+    `eval_graph` names another graph of the program, with parameters and states of the same names,
+    which `run_eval` and the evaluations of `fit` compute in the place of the one that is trained.
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class Trainer:
         zero: int = 0,
         bucket: float = 8.0,
         memory: int | str | None = None,
+        eval_graph: str | None = None,
     ) -> None:
         from mgn.runtime.devices import choose
         from mgn.runtime.launching.session import Session
@@ -114,7 +119,6 @@ class Trainer:
         self.loss, self.seed, self.precision = loss, seed, precision
         self.dims = dict(dims or {})
         self.crew = find_crew(ranks)
-        self.division: Division | None = None
         self.shared: SharedSteps | None = None
         check_stage(zero, bucket)
         if self.crew.size > 1 and accumulate != 1:
@@ -128,12 +132,13 @@ class Trainer:
         )
         self.accumulate = accumulate
         self._optimizer, self._options = optimizer or AdamW(), options
-        if self.crew.size > 1:
-            from mgn.training.data.shards import divide
-
-            with self.crew.guard():
-                self.division = divide(self._module, self.graph, self.dims, self.crew)
-        self._step = training_step(self._lowered(), loss, self._optimizer, options)
+        with self.crew.guard():
+            self._trains = bound_graph(self._module, self.graph, self.dims, self.crew)
+            self._evaluates = self._trains
+            if eval_graph is not None:
+                name = self._module.choose_graph(eval_graph)
+                self._evaluates = self._trains.another(name, loss, self.crew)
+        self._step = training_step(self._trains.lowered(precision), loss, self._optimizer, options)
         self._averaged = ema is not None
         self._device = choose(device, self.crew.node_rank)
         with self.crew.in_turn():
@@ -177,17 +182,19 @@ class Trainer:
         return (self._step.module,) if update is None else (self._step.module, update)
 
     @property
-    def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+    def inputs(self) -> InputTypes:
         """The inputs of the graph: element and shape by name; of a whole batch."""
-        if self.division is not None:
-            return dict(self.division.inputs)
-        (graph,) = graphs_of(self._step.module)
-        types = {name: argument.type for name, argument in graph.named_inputs}
-        return {
-            name: (element_of(type).name, type.get_shape())
-            for name, type in types.items()
-            if isinstance(type, TensorType)
-        }
+        return self._trains.inputs
+
+    @property
+    def evaluates(self) -> BoundGraph:
+        """The graph that `run_eval` computes."""
+        return self._evaluates
+
+    @property
+    def division(self) -> "Division | None":
+        """A rank's share of a batch, where there are several."""
+        return self._trains.division
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -238,23 +245,25 @@ class Trainer:
     def run_eval(
         self, batch: Mapping[str, Any], *, averaged: bool = False
     ) -> dict[str, np.ndarray]:
-        """The graph's outputs for a batch, without a step: nothing drops out, and no state is
-        written. `averaged` takes the averages of the parameters instead.
+        """The outputs of the graph, or of `eval_graph`, for a batch, without a step: nothing drops
+        out, and no state is written. `averaged` takes the averages of the parameters instead.
         """
         if averaged and not self._averaged:
             raise MgnError("there are no averages of parameters; ema=0.999 keeps them")
         if averaged not in self._evaluation:
             names = {name: average_name(name) for name in self.trained} if averaged else {}
-            module = evaluation(self._lowered(), self._step.trained, names)
+            lowered = self._evaluates.lowered(self.precision)
+            module = evaluation(lowered, self._step.trained, names)
             with self.crew.in_turn():
                 self._evaluation[averaged] = self._compiled(module)
-        if self.shared is None:
+        division = self._evaluates.division
+        if self.shared is None or division is None:
             return self._evaluation[averaged].run(batch)
         with self.crew.guard():
             if averaged:
                 names = [average_name(name) for name in self.trained]
                 self.shared.share_averages(names, self._steps)
-            return self.shared.evaluated(self._evaluation[averaged], batch)
+            return self.shared.evaluated(self._evaluation[averaged], batch, division)
 
     def explain(self, path: str | Path) -> None:
         """Writes a page of HTML that says how each kernel of a step came about, and which part of
@@ -405,7 +414,7 @@ class Trainer:
             self.shared = SharedSteps(
                 self.crew,
                 self.division,
-                self._lowered,
+                partial(self._trains.lowered, self.precision),
                 (self.loss, self._optimizer, self._options),
                 self._step.trained,
                 self.params,
@@ -415,12 +424,6 @@ class Trainer:
                 self._memory,
             )
         return self.shared.backward
-
-    def _lowered(self) -> Any:
-        dims = self.dims if self.division is None else self.division.dims
-        lowered = self._module.lower(self.graph, dims)
-        round_products(lowered, self.precision)
-        return lowered
 
     def _compiled(
         self, module: Any, params: Parameters | None = None, memory: int | None = None

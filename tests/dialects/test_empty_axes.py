@@ -23,7 +23,8 @@ OF_ONE = (
     "layer_norm(x)", "cast(x, i32)", "x @ x.T", "x.T @ x", 'einsum("bij,bkj->bik", x, x)',
     'einsum("bij->j", x)', 'einsum("bij,bij->", x, x)', "mse(x, x)", 'l1(x, x, reduction = "none")',
     'huber(x, x, reduction = "sum")', "bce_with_logits(x, x)", "cross_entropy(x, x)",
-    "group_norm(x, groups = 1)", "where(x > 0.0, x, 1.0)", "one_hot(cast(x, i32), 5)",
+    "group_norm(x, groups = 1)", "instance_norm(x)", "where(x > 0.0, x, 1.0)",
+    "one_hot(cast(x, i32), 5)",
     "rope(x, head_dim = 2, theta = 100.0)", "attention(x, x, x, heads = 1, causal = true)",
 )  # fmt: skip
 OF_TWO: dict[str, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {

@@ -28,6 +28,14 @@ graph net[B = 9](x: f32[B, 6], y: f32[B, 3]) {
   seen <- seen + mean(x, axis = 0)
   return loss, prediction
 }
+
+graph look[ROWS = 10](x: f32[ROWS, 6], y: f32[ROWS, 3]) {
+  param a: f32[6, 24] = normal(std = 0.5)
+  param b: f32[24, 3] = normal(std = 0.5)
+  state seen: f32[6]
+  prediction = ((x - seen) @ a) @ b
+  return loss = mse(prediction, y), prediction
+}
 """
 STEPS = 6
 SMALL = 1e-4
@@ -43,9 +51,15 @@ def data(count: int) -> dict[str, np.ndarray]:
 
 def trainer(ranks: Any, zero: int = 0) -> mgn.Trainer:
     """A trainer of a crew."""
-    optimiser = mgn.SGD(lr=0.02, momentum=0.9)
     return mgn.Trainer(
-        mgn.parse(TEXT), optimizer=optimiser, clip_norm=2.0, ranks=ranks, zero=zero, bucket=SMALL
+        mgn.parse(TEXT),
+        "net",
+        optimizer=mgn.SGD(lr=0.02, momentum=0.9),
+        clip_norm=2.0,
+        ranks=ranks,
+        zero=zero,
+        bucket=SMALL,
+        eval_graph="look",
     )
 
 

@@ -20,6 +20,7 @@ class StandIn:
     loss = "loss"
     inputs = INPUTS
     outputs = ("loss", "prediction")
+    division = None
 
     def __init__(self, seed: int = 0, lr: float = 0.05, accumulate: int = 1) -> None:
         self.seed = seed
@@ -30,6 +31,11 @@ class StandIn:
         self.params = {"w": np.zeros(3, np.float32)}
         self.velocity = np.zeros(3, np.float32)
         self.batches: list[Mapping[str, Array]] = []
+
+    @property
+    def evaluates(self) -> "StandIn":
+        """The graph of evaluations, which is that of steps."""
+        return self
 
     @property
     def configuration(self) -> dict[str, Any]:

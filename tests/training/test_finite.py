@@ -86,8 +86,8 @@ def test_a_run_stops_at_its_first_nan(tmp_path: Path) -> None:
     class Trained(Steps):
         """Takes steps by the reference interpreter."""
 
-        loss, seed, outputs, inputs = "loss", 0, ("loss",), {"x": ("f32", (4, 3))}
-        accumulate, pending = 1, 0
+        loss, seed, inputs = "loss", 0, {"x": ("f32", (4, 3))}
+        accumulate, pending, division, evaluates = 1, 0, None, None
 
         @property
         def configuration(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import TensorType
 from mgn.api import compile, compile_lowered, describe_device
 from mgn.commands.actions.results import check_targets, output_line, timing_line
 from mgn.commands.options.arguments import budget_of, parse_sizes, passes_of, saturation_of
-from mgn.commands.options.checkpoints import set_parameters
+from mgn.commands.options.checkpoints import set_parameters, set_states
 from mgn.commands.options.errors import UsageError, say
 from mgn.commands.options.modes import in_mode
 from mgn.commands.printing.stages import program_of
@@ -93,8 +93,7 @@ def execute(arguments: argparse.Namespace) -> None:
         )
         exe.report.times.insert(0, ("parse and lower", seconds))
     set_parameters(exe, arguments)
-    for name, array in (load_arrays(arguments.states) if arguments.states else {}).items():
-        exe.state[name] = array
+    set_states(exe.state, arguments)
     written = (arguments.trace, arguments.explain, arguments.report_json)
     profile = arguments.report or any(path is not None for path in written)
     outputs = exe.run(inputs, profile=False)

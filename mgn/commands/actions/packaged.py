@@ -10,7 +10,7 @@ import numpy as np
 
 from mgn.codegen.launch_plan import BufferKind
 from mgn.commands.actions.results import check_targets, output_line, timing_line
-from mgn.commands.options.checkpoints import say_loaded
+from mgn.commands.options.checkpoints import say_loaded, set_states
 from mgn.commands.options.errors import UsageError, say
 from mgn.modules.files import npz_bytes, write_whole
 from mgn.modules.random_arrays import sample_array
@@ -37,8 +37,7 @@ def execute_package(arguments: argparse.Namespace, unset: argparse.Namespace) ->
         exe.load_params(arguments.params, arguments.rename, arguments.params_dtype)
         if exe.loaded is not None:
             say_loaded(exe.loaded)
-    for name, array in (load_arrays(arguments.states) if arguments.states else {}).items():
-        exe.state[name] = array
+    set_states(exe.state, arguments)
     inputs = load_arrays(arguments.inputs) if arguments.inputs else _drawn(exe, arguments.seed)
     outputs = exe.run(inputs)
     lines = [output_line(label, array) for label, array in outputs.items()]

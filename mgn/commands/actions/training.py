@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp
 
 from mgn.commands.actions.soft_end import soft_end
 from mgn.commands.options.arguments import budget_of, parse_dimensions
@@ -20,14 +20,13 @@ from mgn.commands.options.errors import UsageError, say
 from mgn.commands.options.optimiser_call import read_optimiser
 from mgn.commands.options.sources import read_source
 from mgn.diagnostics import MgnError
-from mgn.dialects.mgn.structure import GraphOp, graphs_of
-from mgn.dialects.types import element_of
+from mgn.dialects.mgn.structure import graphs_of
 from mgn.distributed.crew import Crew
 from mgn.distributed.launch import find_crew
 from mgn.modules.files import check_apart, check_target
 from mgn.modules.module import Module, load_program
 from mgn.runtime.weights import load_arrays
-from mgn.training.data.batches import ArrayBatches, InputTypes
+from mgn.training.data.batches import ArrayBatches, InputTypes, input_types
 from mgn.training.data.texts import is_text, text_examples
 from mgn.training.run.checkpoints import check_run, run_of
 from mgn.training.run.history import History
@@ -60,13 +59,16 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> bool:
     given = parse_dimensions(arguments.dim)
     graph = _choose_graph(program, arguments, given)
     dimensions = _with_batch(program, graph, given, arguments.batch)
-    ir = program.lower(graph, dimensions)
-    inputs, outputs = _interface(ir)
+    inputs, outputs = _interface(program.lower(graph, dimensions))
     if arguments.loss not in outputs:
         listing = ", ".join(outputs)
         raise UsageError(f"graph '{graph}' has no result '{arguments.loss}'; it has {listing}")
+    evaluated = inputs
+    if arguments.eval_graph is not None:
+        name = program.choose_graph(arguments.eval_graph)
+        evaluated, outputs = _interface(_lowered(program, name, dimensions))
     if metric is not None:
-        metric.check([*inputs, *outputs])
+        metric.check([*evaluated, *outputs])
     if metric is not None and arguments.eval is None:
         raise UsageError("--metric is computed on the examples of --eval, and there are none")
     if crew.is_first:
@@ -81,8 +83,8 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> bool:
     _check_batch(arguments.batch, data.size)
     held_out = None
     if arguments.eval is not None:
-        arrays = _examples(arguments.eval, arguments.tokenizer, inputs, apart=None)
-        held_out = ArrayBatches(arrays, inputs, 0, arguments.eval)
+        arrays = _examples(arguments.eval, arguments.tokenizer, evaluated, apart=None)
+        held_out = ArrayBatches(arrays, evaluated, 0, arguments.eval)
     per_epoch = data.examples // (data.size * arguments.accumulate)
     steps = arguments.steps or (arguments.epochs or 1) * per_epoch
     optimiser = read_optimiser(
@@ -108,6 +110,7 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> bool:
         zero=arguments.zero,
         bucket=arguments.bucket,
         memory=budget_of(arguments),
+        eval_graph=arguments.eval_graph,
     )
     if arguments.params is not None:
         trainer.load_params(arguments.params, drawn=arguments.drawn)
@@ -206,7 +209,11 @@ def _choose_graph(
         return program.choose_graph(arguments.graph)
     loss = arguments.loss
     bound = [item.name for item in program.signatures if {*item.required} <= {*dimensions}]
-    names = bound if program.signatures else program.graphs
+    names = [
+        name
+        for name in (bound if program.signatures else program.graphs)
+        if name != arguments.eval_graph
+    ]
     found = [name for name in names if loss in _interface(_lowered(program, name, dimensions))[1]]
     if len(found) != 1:
         several = f"several graphs give '{loss}': {', '.join(found)}" if found else None
@@ -246,13 +253,8 @@ def _check_batch(batch: int | None, size: int) -> None:
 
 def _interface(ir: ModuleOp) -> tuple[InputTypes, tuple[str, ...]]:
     """The inputs of a module's one graph with their types, and its results' names."""
-    graph: GraphOp = next(graphs_of(ir))
-    inputs: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for name, argument in graph.named_inputs:
-        type = argument.type
-        assert isinstance(type, TensorType)
-        inputs[name] = element_of(type).name, type.get_shape()
-    return inputs, tuple(graph.result_names)
+    (graph,) = graphs_of(ir)
+    return input_types(ir), tuple(graph.result_names)
 
 
 def _check_targets(arguments: argparse.Namespace, program: Module) -> None:

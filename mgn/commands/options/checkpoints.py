@@ -1,12 +1,15 @@
 """What the commands share about checkpoints: their options, and the line that says what was loaded.
 
-In: a parser, and what was read. Out: `--params`, `--rename` and `--params-dtype`, and remarks on
-stderr.
+In: a parser, and what was read. Out: `--params`, `--rename` and `--params-dtype`, parameters and
+states that are set, and remarks on stderr.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from mgn.commands.options.errors import UsageError, say
 from mgn.driver.quantities import counted
@@ -66,6 +69,31 @@ def set_parameters(target: "Executable | Program", arguments: argparse.Namespace
     if drawn_by > 0:
         drawn = counted(drawn_by, "parameter")
         say(f"drawn by their initialisers: {drawn}")
+
+
+def set_states(states: MutableMapping[str, np.ndarray], arguments: argparse.Namespace) -> None:
+    """Sets the states that a file names; of a checkpoint of training, those that the graph has. The
+    state of random numbers stays. Says where a checkpoint has states that are not asked for.
+    """
+    from mgn.runtime.checkpoints.opening import open_checkpoint
+    from mgn.runtime.weights import load_arrays
+    from mgn.training.run.checkpoints import run_of
+
+    path: str | None = arguments.states or arguments.params
+    if path is not None and run_of(Path(path)) is not None:
+        from mgn.dialects.mgn.build import RANDOM_STATE
+
+        arrays = open_checkpoint(path)
+        names = [name for name in states if name in arrays and name != RANDOM_STATE]
+        if arguments.states is not None:
+            for name in names:
+                states[name] = arrays[name].read()
+        elif names:
+            held = counted(len(names), "state")
+            say(f"{path}: has {held} of this graph as well: --states {path} sets what it has")
+    elif arguments.states is not None:
+        for name, array in load_arrays(arguments.states).items():
+            states[name] = array
 
 
 def say_loaded(report: LoadReport) -> None:

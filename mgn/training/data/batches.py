@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from mgn.diagnostics import argument_name, one_line
+from mgn.dialects.mgn.structure import graphs_of
+from mgn.dialects.types import element_of
 from mgn.runtime.errors import InputError
 from mgn.runtime.host_arrays import (
     DTYPES,
@@ -57,6 +60,17 @@ class Batches(Protocol):
         rows count.
         """
         ...
+
+
+def input_types(module: ModuleOp) -> InputTypes:
+    """The inputs of a module's one graph."""
+    (graph,) = graphs_of(module)
+    types = {name: argument.type for name, argument in graph.named_inputs}
+    return {
+        name: (element_of(type).name, type.get_shape())
+        for name, type in types.items()
+        if isinstance(type, TensorType)
+    }
 
 
 def open_batches(source: Any, inputs: InputTypes, seed: int = 0, name: str = "the data") -> Batches:

@@ -6,21 +6,28 @@ many rows a rank has and where they begin; batches of these rows; results of the
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp
 
 from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.build import RANDOM_STATE
 from mgn.dialects.mgn.states import states_of
-from mgn.dialects.mgn.structure import graphs_of, parameters_of
-from mgn.dialects.types import element_of, spelling
+from mgn.dialects.mgn.structure import parameters_of
+from mgn.dialects.types import spelling
 from mgn.distributed.crew import Crew
 from mgn.modules.module import Module
 from mgn.runtime.errors import InputError
 from mgn.runtime.host_arrays import as_array, shown
-from mgn.training.data.batches import ArrayBatches, Batch, Batches, InputTypes, order_of
+from mgn.training.data.batches import (
+    ArrayBatches,
+    Batch,
+    Batches,
+    InputTypes,
+    input_types,
+    order_of,
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,11 @@ class Division:
         """A rank's part of a batch."""
         return self.rows / self.batch
 
+    def weights(self, size: int) -> list[float]:
+        """The parts of all ranks."""
+        ends = [rows_of(self.batch, size, rank) for rank in range(size)]
+        return [(stop - start) / self.batch for start, stop in ends]
+
     def share_of(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """A rank's rows of a batch; a batch that has its rows alone is left as it is."""
         arrays = {name: as_array(array) for name, array in batch.items()}
@@ -69,7 +81,7 @@ def divide(module: Module, graph: str, dims: Mapping[str, int], crew: Crew) -> D
     """How the batches of a graph are shared out. MgnError where they cannot be."""
     leading = next((item.leading for item in module.signatures if item.name == graph), None)
     whole = module.lower(graph, dims)
-    inputs = _inputs(whole)
+    inputs = input_types(whole)
     sizes = {shape[0] for _, shape in inputs.values() if shape}
     if leading is None or len(sizes) != 1:
         raise MgnError(
@@ -84,7 +96,7 @@ def divide(module: Module, graph: str, dims: Mapping[str, int], crew: Crew) -> D
     own = {**dims, leading: stop - start}
     part = module.lower(graph, own)
     _check_equal(graph, whole, part, leading)
-    shapes = {name: shape for name, (_, shape) in _inputs(part).items()}
+    shapes = {name: shape for name, (_, shape) in input_types(part).items()}
     divided = frozenset(name for name, shape in shapes.items() if shape)
     for name in divided:
         if shapes[name][1:] != inputs[name][1][1:]:
@@ -93,17 +105,6 @@ def divide(module: Module, graph: str, dims: Mapping[str, int], crew: Crew) -> D
                 "than its first, and cannot be shared out"
             )
     return Division(batch, start, stop, own, inputs, divided)
-
-
-def _inputs(module: ModuleOp) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """The inputs of a module's one graph: element and shape by name."""
-    (graph,) = graphs_of(module)
-    types = {name: argument.type for name, argument in graph.named_inputs}
-    return {
-        name: (element_of(type).name, type.get_shape())
-        for name, type in types.items()
-        if isinstance(type, TensorType)
-    }
 
 
 def _check_equal(graph: str, whole: ModuleOp, part: ModuleOp, leading: str) -> None:
@@ -152,20 +153,9 @@ class SharedBatches:
             yield self.division.share_of(batch), own
 
 
-@overload
-def shared_by(trainer: Any, batches: Batches) -> Batches: ...
-
-
-@overload
-def shared_by(trainer: Any, batches: Batches | None) -> Batches | None: ...
-
-
-def shared_by(trainer: Any, batches: Batches | None) -> Batches | None:
-    """The batches as a trainer takes them."""
-    division = getattr(trainer, "division", None)
-    if division is None or batches is None:
-        return batches
-    return SharedBatches(batches, division)
+def shared_by(division: Division | None, batches: Batches) -> Batches:
+    """The batches as a rank takes them; as they are, where they are not shared out."""
+    return batches if division is None else SharedBatches(batches, division)
 
 
 def combined(

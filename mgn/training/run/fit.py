@@ -89,11 +89,13 @@ def fit(
     training = open_batches(batches, trainer.inputs, trainer.seed, "the data")
     if isinstance(training, ArrayBatches):
         training.need_a_batch(accumulate=trainer.accumulate)
-    evaluated = None if eval is None else open_batches(eval, trainer.inputs, 0, "the eval data")
+    looked_at, evaluated = trainer.evaluates, None
+    if eval is not None:
+        evaluated = open_batches(eval, looked_at.inputs, 0, "the eval data")
     if wanted.metric is not None:
         if evaluated is None:
             raise MgnError("a metric is computed on evaluation data, and there is none")
-        wanted.metric.check([*trainer.inputs, *trainer.outputs])
+        wanted.metric.check([*looked_at.inputs, *looked_at.outputs])
     if isinstance(evaluated, ArrayBatches) and wanted.metric is None:
         evaluated.need_a_batch("a loss is a mean over whole batches; a metric is not")
     if save is not None:
@@ -107,7 +109,9 @@ def fit(
     elif resume:
         show.say("there is no checkpoint yet: the run begins")
     run_name = files.run if files is not None else new_run()
-    training, evaluated = shared_by(trainer, training), shared_by(trainer, evaluated)
+    training = shared_by(trainer.division, training)
+    if evaluated is not None:
+        evaluated = shared_by(looked_at.division, evaluated)
     run = Run(trainer, training, evaluated, wanted, history, position, show, run_name)
     if found is not None and found.header.criterion in (None, run.criterion):
         run.best, run.since_best = found.header.best, found.header.since_best

@@ -10,7 +10,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from mgn.training.data.batches import InputTypes
+from mgn.training.data.shards import Division
 from mgn.training.run.history import History
+from mgn.training.step.evaluation import BoundGraph
 from mgn.training.step.finite import StepByStep
 
 
@@ -33,8 +35,13 @@ class Trainee(StepByStep, Protocol):
         ...
 
     @property
-    def outputs(self) -> tuple[str, ...]:
-        """The names of the graph's results."""
+    def evaluates(self) -> BoundGraph:
+        """The graph of evaluations."""
+        ...
+
+    @property
+    def division(self) -> Division | None:
+        """Which rows of a batch are this rank's, where several ranks share it out."""
         ...
 
     @property
@@ -57,7 +64,7 @@ class Trainee(StepByStep, Protocol):
         ...
 
     def run_eval(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The graph's results, and nothing changes."""
+        """The results of the graph of evaluations, and nothing changes."""
         ...
 
     def load_state(self, state: Mapping[str, Any]) -> None:

@@ -82,7 +82,7 @@ class SharedSteps:
         self._ends = sorted({end for found in self._leaving.values() for end in found})
         inputs = self.update.plan.of_kind(BufferKind.INPUT)
         self._wanted = {item.name for _, item in inputs} - {SQUARES}
-        self._weights = ranks.exchange("weights of ranks", division.weight)
+        self._weights = division.weights(ranks.size)
         self._holders, self.state_types = self._shared_states()
         self._is_checked = False
         self._averages_of: int | None = None
@@ -298,13 +298,15 @@ class SharedSteps:
                 self.backward.state[name] = self._state(name)
             self._averages_of = steps
 
-    def evaluated(self, exe: Executable, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def evaluated(
+        self, exe: Executable, batch: Mapping[str, Any], division: Division
+    ) -> dict[str, np.ndarray]:
         """The results of a graph for this rank's share of a batch; scalars of the whole batch."""
-        check_batch(batch, self.division)
-        results = exe.run(self.division.share_of(batch))
+        check_batch(batch, division)
+        results = exe.run(division.share_of(batch))
         scalars = {name: value for name, value in results.items() if value.ndim == 0}
         found = self.ranks.exchange("an evaluation", scalars)
-        return results | combined(found, self._weights)
+        return results | combined(found, division.weights(self.ranks.size))
 
 
 def own_key(state: np.ndarray, rank: int) -> np.ndarray:

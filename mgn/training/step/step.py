@@ -136,21 +136,6 @@ def scaled_step(
     return training_step(module, loss, optimizer, options)
 
 
-def evaluation(
-    module: ModuleOp, trained: Mapping[str, ParamOp], renamed: Mapping[str, str]
-) -> ModuleOp:
-    """A module's one graph, which is used up, as it reads what a step of it trains, and writes
-    nothing. Those that are renamed are read from another state.
-    """
-    graph = ExtendedGraph(module)
-    graph.drop_writes()
-    for name in trained:
-        graph.hold(name, renamed.get(name, name))
-    with graph:
-        pass
-    return graph.module
-
-
 class StepWriter:
     """Adds gradients and updates to a graph."""
 

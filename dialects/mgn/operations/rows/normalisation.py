@@ -179,7 +179,7 @@ def instance_norm(
     Shape: that of x, `[N, C, …]`; w and b are `[C]`, and may be left out. Ulyanov, Vedaldi,
     Lempitsky 2016 (arXiv:1607.08022).
     """
-    return b.group_norm(x, w, bias, groups=shape_of(x)[1], eps=eps)
+    return b.group_norm(x, w, bias, groups=max(shape_of(x)[1], 1), eps=eps)
 
 
 @composite(
