@@ -51,7 +51,10 @@ class Frame:
     function: str
     called_from: "tuple[Frame, Place] | None" = None
     scopes: list[dict[str, Any]] = field(default_factory=lambda: [{}])
+    bound: dict[str, Place] = field(default_factory=dict[str, Place])
+    """Where names got the values that they have, or had in a block that is over."""
     ended: dict[str, Place] = field(default_factory=dict[str, Place])
+    """Names of blocks that are over, with their places."""
     returned: Any = None
     has_returned: bool = False
 
@@ -66,6 +69,11 @@ class Frame:
         """Binds a name again where it is bound already, else in the innermost block."""
         scope = self.find(name)
         (self.scopes[-1] if scope is None else scope)[name] = value
+
+    def declare(self, name: str, value: Any, place: Place) -> None:
+        """Binds a name in the innermost block."""
+        self.scopes[-1][name] = value
+        self.bound[name] = place
 
 
 class Context:
@@ -189,7 +197,8 @@ class Context:
         notes: list[Diagnostic] = []
         if name in self.frame.ended:
             bound = self.frame.ended[name]
-            notes.append(unit.source.note(bound, "bound inside a block, and known only there"))
+            text = "bound inside a block, and known only there; bind it before the block as well"
+            notes.append(unit.source.note(bound, text))
             return self.error(place, f"unknown name '{name}'", notes)
         for graph in unit.graphs:
             if any(dim.name == name for dim in getattr(graph.node, "dimensions", ())):

@@ -284,8 +284,9 @@ class Lowering(States):
         frame = self.frame
         frame.scopes.append(dict(names or {}))
         self.execute(block)
+        first = block.statements[0].place if block.statements else (1, 1)
         for name in frame.scopes.pop():
-            frame.ended[name] = block.statements[0].place if block.statements else (1, 1)
+            frame.ended[name] = frame.bound.get(name, first)
 
     def _assign(self, node: ast.Assign) -> None:
         values: Sequence[Any] = [self.evaluate(item) for item in node.values]
@@ -315,6 +316,7 @@ class Lowering(States):
         if isinstance(value, SSAValue) and value.name_hint is None:
             value.name_hint = name
         self.frame.bind(name, value)
+        self.frame.bound[name] = place
 
     def _is_state(self, name: str) -> bool:
         """Whether a name stands for a state here. One of an import gives way to a new value."""
@@ -327,7 +329,7 @@ class Lowering(States):
         return isinstance(definition.node, ast.State)
 
     def _param(self, node: ast.Param) -> None:
-        self.frame.scopes[-1][node.name] = self._read(node)
+        self.frame.declare(node.name, self._read(node), node.place)
 
     def _expression(self, node: ast.ExpressionStatement) -> None:
         value = node.value

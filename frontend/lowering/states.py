@@ -41,7 +41,7 @@ class States(Gradients):
 
     def declare_state(self, node: ast.State) -> None:
         """`state k: f32[4]`: the name is bound to the state."""
-        self.frame.scopes[-1][node.name] = self._declared(node, self.prefixes)
+        self.frame.declare(node.name, self._declared(node, self.prefixes), node.place)
 
     def write_state(self, node: ast.Write) -> None:
         """`k <- x`."""

@@ -329,9 +329,14 @@ def test_one_initialiser_may_be_written_twice() -> None:
 
 
 def test_a_name_of_an_inner_block_is_unknown_outside_and_a_note_says_why() -> None:
-    (error,) = errors_of("graph g(x: f32[2]) {\nif true {\n  y = x\n}\nreturn y\n}")
-    assert (error.line, error.message) == (5, "unknown name 'y'")
-    assert error.notes[0].message == "bound inside a block, and known only there"
+    for line in ("y = x", "param y: f32[2] = ones()", "state y: f32[2]"):
+        (error,) = errors_of(
+            f"graph g(x: f32[2]) {{\nif true {{\n  z = x\n  {line}\n}}\nreturn y\n}}"
+        )
+        assert (error.line, error.message) == (6, "unknown name 'y'")
+        (note,) = error.notes
+        assert (note.line, note.column) == (4, 3 + line.index("y"))
+        assert note.message.startswith("bound inside a block, and known only there; bind it before")
 
 
 def test_a_dimension_is_unknown_in_a_function_and_a_note_says_what_to_do() -> None:
