@@ -129,9 +129,9 @@ def _add_processes(parser: argparse.ArgumentParser) -> None:
     add(
         "--bucket",
         type=float,
-        default=8.0,
+        default=16.0,
         metavar="MIB",
-        help="how many MiB of gradients leave together (default: 8)",
+        help="how many MiB of gradients leave together (default: 16)",
     )
 
 

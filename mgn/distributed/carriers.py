@@ -197,7 +197,7 @@ class DeviceCarrier:
         self._beside = [Session(session.device, session) for _ in range(TURNS)]
         self._memory: list[Any] = []
         self._sums: list[Executable] = []
-        self._squares: dict[int, np.ndarray | None] = {}
+        self._takes_squares = False
 
     def share(self, memory: np.ndarray) -> None:
         """Has the driver know it, by a buffer over it that nothing else is done with.
@@ -211,6 +211,7 @@ class DeviceCarrier:
         self, element: str, shape: tuple[int, int], compiled: "Compiler", squares: bool
     ) -> None:
         """Compiles the graph that sums rows, for each turn."""
+        self._takes_squares = squares
         for session in self._beside:
             with graph("sum_of_ranks") as g:
                 total = ops.sum(g.input("x", f"{element}[{shape[0]}, {shape[1]}]"), axis=0)
@@ -252,14 +253,19 @@ class DeviceCarrier:
         return _is_marked(self._ready, name)
 
     def add(self, turn: int, rows: Rows, total: np.ndarray) -> Iterator[Check]:
-        """On the device, in the turn's queue."""
+        """On the device, in the turn's queue. Whoever drops the event of a copy from the host waits
+        for it, so all are kept until the sum has left.
+        """
         cl, queue, size = opencl(), self._beside[turn].queue, self._size
         launched = self._sums[turn].launched
         to = launched.place("x", is_input=True)
+        begun: list[Any] = []
         for number, row in enumerate(rows.of_ranks):
             if number != rows.own:
                 start = number * row.nbytes
-                _begun(queue, to, row.view(np.uint8), dst_offset=start, is_blocking=False)
+                begun.append(
+                    _begun(queue, to, row.view(np.uint8), dst_offset=start, is_blocking=False)
+                )
         begin, used = rows.own * total.nbytes, 0
         for part in rows.kept:
             used = part.place + part.count
@@ -274,15 +280,18 @@ class DeviceCarrier:
         if used < total.size:
             rest = (total.size - used) * size
             cl.enqueue_fill_buffer(queue, to, np.uint8(0), begin + used * size, rest)
-        with launched.in_pieces({}, placed={"x"}, left={"total"}) as results:
+        with launched.in_pieces({}, placed={"x"}, left={"total", "squares"}):
             left = _begun(queue, total.view(np.uint8), launched.place("total"), is_blocking=False)
             yield lambda: is_done(left)
-        self._squares[turn] = results.get("squares")
+        begun.clear()
 
     def squares(self, turn: int, total: np.ndarray) -> float:
         """On the device, where it has all of the sum."""
-        found = self._squares[turn]
-        return float(np.square(total, dtype=np.float64).sum() if found is None else found)
+        if not self._takes_squares:
+            return float(np.square(total, dtype=np.float64).sum())
+        found, place = np.empty(1, np.float32), self._sums[turn].launched.place("squares")
+        opencl().enqueue_copy(self._beside[turn].queue, found, place)
+        return float(found[0])
 
     def fetch(self, source: np.ndarray, part: Part) -> Check:
         """Copies to where the update reads, in another queue."""

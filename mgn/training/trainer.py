@@ -102,7 +102,7 @@ class Trainer:
         masters: bool = False,
         ranks: Any = None,
         zero: int = 0,
-        bucket: float = 8.0,
+        bucket: float = 16.0,
         memory: int | str | None = None,
         eval_graph: str | None = None,
     ) -> None:

@@ -60,7 +60,7 @@ class SharedSteps:
         params: Parameters,
         compiled: Callable[[ModuleOp, Parameters, int | None], Executable],
         zero: int = 0,
-        bucket: float = 8.0,
+        bucket: float = 16.0,
         memory: int | None = None,
     ) -> None:
         self.ranks, self.division, self.params = ranks, division, params
