@@ -19,6 +19,7 @@ EXAMPLES = """\
 examples:
   mgn-run mlp.mgn                                       on random inputs and initial parameters
   mgn-run model.onnx --dim batch=1                      on random inputs and its own weights
+  mgn-run vad.onnx --shape input=1,512 --constant sr=16000
   mgn-run mlp.mgn --graph mlp --dim B=32 --seed 7
   mgn-run mlp.mgn --params w.safetensors --inputs in.npz --outputs out.npz
   mgn-run mlp.mgn --report --repeat 20                  what the compiler did, and kernel times
@@ -52,6 +53,21 @@ def make_parser() -> argparse.ArgumentParser:
         choices=["inference", "training"],
         default="inference",
         help="in training, a run is a step of AdamW; mgn-train does many",
+    )
+    add(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=N,N,…",
+        help="the shape of an input of an ONNX model, such as x=1,3,48,320; may be repeated",
+    )
+    add(
+        "--constant",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a number that an input of an ONNX model always has, such as sr=16000, or several "
+        "with commas between them; may be repeated",
     )
     add("--loss", default="loss", metavar="NAME", help="the result that training makes small")
     add(

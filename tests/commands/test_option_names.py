@@ -58,6 +58,43 @@ def test_dimensions_of_an_onnx_model_without_a_size(tmp_path: Path) -> None:
     assert "f32[2, 3, 1]" in outcome.stdout and outcome.status == 0, outcome.stderr
 
 
+def test_shapes_and_constants_of_an_onnx_model(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    make, kinds = onnx.helper, onnx.TensorProto
+    given = [
+        make.make_tensor_value_info("x", kinds.FLOAT, None),
+        make.make_tensor_value_info("to", kinds.INT64, [2]),
+    ]
+    result = make.make_tensor_value_info("y", kinds.FLOAT, None)
+    node = make.make_node("Reshape", ["x", "to"], ["y"])
+    path = tmp_path / "m.onnx"
+    onnx.save(make.make_model(make.make_graph([node], "g", given, [result])), path)
+    said = run_in_process(run, [str(path)]).stderr
+    assert "input 'x' has no shape in the model; --shape x=N,N gives it one" in said
+    said = run_in_process(run, [str(path), "--shape", "x=2,6"]).stderr
+    assert "depends on input 'to'; --constant to=VALUE gives it a value" in said
+    options = ["--shape", "x=2,6", "--constant", "to=3,4"]
+    outcome = run_in_process(run, [str(path), *options])
+    assert "f32[3, 4]" in outcome.stdout and outcome.status == 0, outcome.stderr
+    with pytest.raises(MgnError, match=r"mgn\.from_onnx\(…, constants = \{'to': …\}\)"):
+        mgn.compile(mgn.from_onnx(path, shapes={"x": [2, 6]}))
+    for options, message in (
+        (["--shape", "x=2,a"], "--shape takes NAME=N,N,…"),
+        (["--shape", "x"], "--shape takes NAME=N,N,…"),
+        (["--shape", "x=2", "--shape", "x=3"], "--shape gives 'x' two shapes"),
+        (["--shape", "z=2"], "there is no input 'z'"),
+        (["--constant", "to=a"], "--constant takes NAME=VALUE"),
+        (["--constant", "to=3,4", "--constant", "to=3,5"], "--constant gives 'to' two values"),
+        (["--shape", "x=2,6", "--constant", "to=1.5,8"], "its constant is float64"),
+    ):
+        outcome = run_in_process(run, [str(path), *options])
+        assert outcome.status == 1 and message in outcome.stderr, (options, outcome.stderr)
+    plain = tmp_path / "m.mgn"
+    plain.write_text(UNSIZED)
+    said = run_in_process(run, [str(plain), "--constant", "x=1"]).stderr
+    assert "--shape and --constant are about inputs of an .onnx file" in said
+
+
 def test_a_rule_that_would_rename() -> None:
     assert prefix_hint(["w", "b"], ["m.w", "m.b"]).startswith("rename = 'm\\.(.*)=\\1' would")
 

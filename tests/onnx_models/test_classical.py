@@ -160,3 +160,23 @@ def test_a_tree_that_leads_back_to_itself_is_refused() -> None:
     made = model([one], {"x": features()}, domains={DOMAIN: 1})
     with pytest.raises(mgn.MgnError, match="a tree leads back to a node above"):
         mgn.from_onnx(made).lower()
+
+
+def test_probabilities_by_the_names_of_classes_become_columns() -> None:
+    """What converters of scikit-learn write: ONNX Runtime gives a dictionary for each sample."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    x = np.nan_to_num(features())
+    operator, _, attributes = CASES["linear classes"]
+    nodes = [
+        node(operator, ["x"], ["y", "p"], domain=DOMAIN, **attributes),
+        node("ZipMap", ["p"], ["z"], domain=DOMAIN, classlabels_int64s=[4, 6, 9]),
+    ]
+    made = model(nodes, {"x": x}, ["y", "z"], domains={DOMAIN: 1})
+    for item in made.graph.output:
+        item.ClearField("type")
+    _, rows = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    _, found = interpreted(made, {"x": x})
+    np.testing.assert_allclose(found, [[row[4], row[6], row[9]] for row in rows], rtol=1e-5)
+    nodes[1] = node("ZipMap", ["p"], ["z"], domain=DOMAIN, classlabels_strings=["a", "b"])
+    with pytest.raises(mgn.MgnError, match="2 classes have names, and there are 3 columns"):
+        mgn.from_onnx(model(nodes, {"x": x}, ["y", "z"], domains={DOMAIN: 1})).lower()

@@ -16,10 +16,12 @@ class NotKnown(CallError):
             super().__init__(f"{what} must be known when the model is read, and is random")
             return
         names = ", ".join(f"'{name}'" for name in inputs)
-        given = ", ".join(f"{name!r}: …" for name in inputs)
+        python = ", ".join(f"{name!r}: …" for name in inputs)
+        options = " ".join(f"--constant {shlex.quote(f'{name}=VALUE')}" for name in inputs)
+        given = spelled(f"mgn.from_onnx(…, constants = {{{python}}})", options)
         super().__init__(
             f"{what} must be known when the model is read, and depends on input {names}; "
-            f"mgn.from_onnx(…, constants = {{{given}}}) gives it a value"
+            f"{given} gives it a value"
         )
 
 

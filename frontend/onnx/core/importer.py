@@ -6,6 +6,7 @@ table of operators; an operator that has none is expanded by its function, of th
 """
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ import numpy as np
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, TensorType
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mgn.diagnostics import Diagnostic, DiagnosticsError
+from mgn.diagnostics import Diagnostic, DiagnosticsError, spelled
 from mgn.dialects.block_formats import BLOCK, BLOCK_FORMATS, unpack_blocks
 from mgn.dialects.mgn.build import RANDOM_STATE, RANDOM_TYPE, CallError, Draws, Emitter
 from mgn.dialects.mgn.states import StateOp
@@ -109,9 +110,12 @@ class Importer:
         dtype = dtype_of(item.element) if isinstance(item.element, int) else f"a {item.element}"
         own = item.shape
         if own is None:
+            given = spelled(
+                f"mgn.from_onnx(…, shapes = {{{item.name!r}: […]}})",
+                f"--shape {shlex.quote(f'{item.name}=N,N')}",
+            )
             raise self._wrong(
-                f"input '{item.name}' has no shape in the model; "
-                f"mgn.from_onnx(…, shapes = {{{item.name!r}: […]}}) gives it one"
+                f"input '{item.name}' has no shape in the model; {given} gives it one"
             )
         try:
             element = element_of_dtype(cast("np.dtype[Any]", holder(dtype)))

@@ -47,7 +47,7 @@ def execute(arguments: argparse.Namespace) -> None:
     saturation, memory = saturation_of(arguments), budget_of(arguments)
     pipeline = passes_of(arguments)
     started = time.perf_counter()
-    program = program_of(arguments)
+    program = program_of(arguments, arguments.shape, arguments.constant)
     check_targets(arguments, program.files)
     graph = program.choose_graph(arguments.graph)
     if ranges is not None and arguments.mode == "training":

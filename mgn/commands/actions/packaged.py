@@ -18,7 +18,19 @@ from mgn.runtime.packages.load import PackagedExecutable, load_package
 from mgn.runtime.weights import load_arrays
 
 COMPILING = (
-    *("frontend", "graph", "dim", "mode", "loss", "precision", "saturation", "passes", "prepare"),
+    *(
+        "frontend",
+        "graph",
+        "dim",
+        "shape",
+        "constant",
+        "mode",
+        "loss",
+        "precision",
+        "saturation",
+        "passes",
+        "prepare",
+    ),
     *("memory", "target", "tune", "resident", "report", "report_json", "explain", "emit"),
 )
 """Options that say how a program is compiled, or what the compiler did."""

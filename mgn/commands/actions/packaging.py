@@ -27,7 +27,7 @@ def emit_package(arguments: argparse.Namespace) -> bytes:
     """The package of the graph that the arguments describe."""
     if arguments.mode == "training":
         raise UsageError("a package holds a graph for inference; --mode training runs here")
-    program = program_of(arguments)
+    program = program_of(arguments, arguments.shape, arguments.constant)
     module = program.lower(program.choose_graph(arguments.graph), parse_dimensions(arguments.dim))
     device, saturation = device_of(arguments.device), saturation_of(arguments)
     pipeline, memory = passes_of(arguments), budget_of(arguments)

@@ -6,7 +6,7 @@ In: text of the command line. Out: values.
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mgn.commands.options.errors import UsageError
 from mgn.diagnostics import MgnError, clipped
@@ -59,6 +59,50 @@ def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
         if dimensions.setdefault(name.strip(), size) != size:
             raise UsageError(f"--dim gives '{name.strip()}' two sizes")
     return dimensions
+
+
+def parse_shapes(items: Sequence[str]) -> dict[str, list[int]]:
+    """`["x=1,3,48,320"]` as a mapping; `x=` is a scalar's. UsageError where one is no shape."""
+    shapes: dict[str, list[int]] = {}
+    for item in items:
+        name, equals, text = item.rpartition("=")
+        try:
+            sizes = [int(size, 0) for size in text.split(",")] if text.strip() else []
+        except ValueError:
+            sizes = [-1]
+        if not equals or not name.strip() or min(sizes, default=0) < 0:
+            raise UsageError(
+                f"--shape takes NAME=N,N,…, such as x=1,3,48,320, not '{clipped(item)}'"
+            )
+        if shapes.setdefault(name.strip(), sizes) != sizes:
+            raise UsageError(f"--shape gives '{name.strip()}' two shapes")
+    return shapes
+
+
+def parse_constants(items: Sequence[str]) -> dict[str, int | float | list[int] | list[float]]:
+    """`["sr=16000", "axes=1,2"]` as a mapping. UsageError where one is no number, nor several."""
+    constants: dict[str, int | float | list[int] | list[float]] = {}
+    for item in items:
+        name, equals, text = item.rpartition("=")
+        numbers = [_number(part) for part in text.split(",")]
+        if not equals or not name.strip() or None in numbers:
+            raise UsageError(
+                f"--constant takes NAME=VALUE, such as sr=16000 or axes=1,2, not '{clipped(item)}'"
+            )
+        value = numbers if "," in text else numbers[0]
+        if constants.setdefault(name.strip(), cast("Any", value)) != value:
+            raise UsageError(f"--constant gives '{name.strip()}' two values")
+    return constants
+
+
+def _number(text: str) -> int | float | None:
+    """A whole number, or a float; None where a text is neither."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return None
 
 
 def budget_of(arguments: Namespace) -> int | None:

@@ -6,13 +6,20 @@ device, and those of a plain CPU where there is none.
 
 import argparse
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.api import describe_device, from_onnx
-from mgn.commands.options.arguments import budget_of, parse_dimensions, passes_of, saturation_of
+from mgn.commands.options.arguments import (
+    budget_of,
+    parse_constants,
+    parse_dimensions,
+    parse_shapes,
+    passes_of,
+    saturation_of,
+)
 from mgn.commands.options.errors import UsageError
 from mgn.commands.options.modes import in_mode
 from mgn.commands.options.sources import read_source
@@ -50,7 +57,7 @@ def emit_stage(arguments: argparse.Namespace) -> str:
         hint = f"did you mean '{nearest[0]}'?" if nearest else f"there are {', '.join(names)}"
         raise UsageError(f"--emit: unknown stage '{name}'; {hint}")
     last_pass, print_stage = STAGES[name]
-    program = program_of(arguments)
+    program = program_of(arguments, arguments.shape, arguments.constant)
     graph = program.choose_graph(arguments.graph)
     mode = in_mode(program, graph, parse_dimensions(arguments.dim), arguments)
     module = mode.program.lower(graph, mode.dimensions)
@@ -76,14 +83,20 @@ def emit_stage(arguments: argparse.Namespace) -> str:
     return texts[last_pass]
 
 
-def program_of(arguments: argparse.Namespace) -> Module:
-    """The program that the arguments name. MgnError where `-o` would take its place."""
+def program_of(
+    arguments: argparse.Namespace, shapes: Sequence[str] = (), constants: Sequence[str] = ()
+) -> Module:
+    """The program that the arguments name; `shapes` and `constants` are of inputs of an ONNX model,
+    as options give them. MgnError where `-o` would take its place.
+    """
     if arguments.file == "-" and arguments.frontend is None:
         arguments.frontend = "mgn"
     path = None if arguments.file == "-" else Path(arguments.file)
     if path is not None and path.suffix.lower() == ".onnx" and arguments.frontend is None:
-        program = from_onnx(path)
+        program = from_onnx(path, None, parse_shapes(shapes), parse_constants(constants))
     else:
+        if shapes or constants:
+            raise UsageError("--shape and --constant are about inputs of an .onnx file")
         readable = (".mgn", ".mlir", ".onnx", ".mgnpkg")
         source = read_source(arguments.file, arguments.frontend, readable)
         program = load_program(source.language, source.text, source.name, path)

@@ -84,6 +84,16 @@ def normalizer(c: Call) -> SSAValue:
     return b.div(x, b.where(b.eq(size, 0.0), 1.0, size))
 
 
+@define("ZipMap", domain=DOMAIN)
+def zip_map(c: Call) -> SSAValue:
+    """its operand, with a column for each class in the order of the labels, and no dictionaries"""
+    labels = c.attribute("classlabels_strings") or c.attribute("classlabels_int64s") or []
+    columns = shape(c[0])[-1] if shape(c[0]) else 0
+    if len(labels) != columns:
+        c.fail(f"{len(labels)} classes have names, and there are {columns} columns")
+    return c[0]
+
+
 @define("Imputer", domain=DOMAIN)
 def imputer(c: Call) -> SSAValue:
     """`where` a value is the replaced one, the one of its column"""
