@@ -312,10 +312,9 @@ def compile(
         names = [wrapped.choose_graph(names[0])]
         scaled_step = importlib.import_module(trains).scaled_step
         lowered = wrapped.lower(names[0], fixed(dims))
-        step = scaled_step(lowered, loss, optimizer, loss_scale, precision)
+        step = scaled_step(lowered, loss, optimizer, loss_scale, precision, wrapped.fixed)
         module, bound = Module(step.module, wrapped.values), [None]
         params = Parameters(Session(chosen), seed, step.trained)
-        params.update({name: v for name, v in wrapped.values.items() if name in step.trained})
 
     def make(
         recipe: Recipe, params: Parameters | None, form: "Callable[..., Executable]" = Executable

@@ -24,10 +24,13 @@ _MOST_SAID = 300
 
 @dataclass(frozen=True)
 class Imported:
-    """A module of one graph, and the values of its parameters."""
+    """A module of one graph, and the values of its parameters. `fixed` are those that PyTorch does
+    not train: buffers, and parameters without `requires_grad`.
+    """
 
     module: ModuleOp
     values: Mapping[str, np.ndarray]
+    fixed: frozenset[str]
 
 
 def kept(table: Any) -> Any:
@@ -82,7 +85,7 @@ def import_module(
             what = "its input " * (changed is inputs)
             listing = ", ".join(f"'{item}'" for item in changed[:8])
             raise MgnError(f"the module changes {what}{listing} when it runs; {hint}")
-    sources, values = _sources(exported)
+    sources, values, fixed = _sources(exported)
     nodes = {node.name: node for node in exported.graph.nodes}
     labels = _result_names(exported)
     results = [
@@ -93,14 +96,19 @@ def import_module(
     ]
     if not results:
         raise MgnError("the module gives no tensor")
-    return Imported(import_graph(name, exported.graph.nodes, sources, results), values)
+    return Imported(import_graph(name, exported.graph.nodes, sources, results), values, fixed)
 
 
-def _sources(exported: Any) -> tuple[dict[str, Source], dict[str, np.ndarray]]:
-    """Where placeholders' values come from, and the parameters' values. What has one place in
-    memory is one parameter, and what the state_dict does not hold is a constant.
+def _sources(
+    exported: Any,
+) -> tuple[dict[str, Source], dict[str, np.ndarray], frozenset[str]]:
+    """Where placeholders' values come from, the parameters' values, and which of these are not
+    trained. What has one place in memory is one parameter, and what the state_dict does not hold is
+    a constant.
     """
-    user_input = library("torch.export.graph_signature").InputKind.USER_INPUT
+    kinds = library("torch.export.graph_signature").InputKind
+    user_input = kinds.USER_INPUT
+    trained: set[str] = set()
     users = {node.name: bool(node.users) for node in exported.graph.nodes}
     sources: dict[str, Source] = {}
     values: dict[str, np.ndarray] = {}
@@ -125,7 +133,9 @@ def _sources(exported: Any) -> tuple[dict[str, Source], dict[str, np.ndarray]]:
         name = known[_memory_of(held) if held.numel() else spec.target]
         sources[place] = Source(parameter=name)
         values.setdefault(name, array_of_tensor(held))
-    return sources, values
+        if spec.kind is kinds.PARAMETER and held.requires_grad:
+            trained.add(name)
+    return sources, values, frozenset(values.keys() - trained)
 
 
 def _memory_of(held: Any) -> tuple[Any, ...]:

@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 class Module:
     """A program: `module.graphs`, `module.lower("mlp", dims={"B": 32})`, `str(module)`.
 
-    `given` are values of parameters of IR, by their external names.
+    `given` are values of parameters of IR, by their external names, and `fixed` the names of those
+    that training leaves as they are, unless it is told to train them.
     """
 
     source: "Program | OnnxProgram | ModuleOp"
     given: Mapping[str, np.ndarray] = field(
         default_factory=dict[str, np.ndarray], compare=False, repr=False
     )
+    fixed: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @property
     def graphs(self) -> tuple[str, ...]:

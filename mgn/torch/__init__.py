@@ -31,10 +31,12 @@ def from_torch(
     Sizes are those of the example inputs and `keywords`. Inputs have the names of the arguments of
     `forward`. Results have their keys, or are `output`, or `output_0` and so on. Parameters and
     buffers have their names in the state_dict and their values; one that has several names has the
-    first. DiagnosticsError that names each operator that mgn does not have, with its line.
+    first. Training leaves buffers, and parameters without `requires_grad`, as they are, unless it
+    is told to train them. DiagnosticsError that names each operator that mgn does not have, with
+    its line.
     """
     imported = import_module(module, example_inputs, keywords, name)
-    return Module(imported.module, imported.values)
+    return Module(imported.module, imported.values, imported.fixed)
 
 
 def register() -> None:

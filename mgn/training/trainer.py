@@ -128,7 +128,8 @@ class Trainer:
             )
         scale = as_loss_scale(loss_scale, precision)
         options = StepOptions(
-            trained, frozen, clip_norm, ema, grad_norm, accumulate, scale, masters
+            *(trained, frozen, clip_norm, ema, grad_norm, accumulate, scale, masters),
+            fixed=self._module.fixed,
         )
         self.accumulate = accumulate
         self._optimizer, self._options = optimizer or AdamW(), options
@@ -145,8 +146,6 @@ class Trainer:
             self._described = describe_device(self._device)
         session = Session(self._device)
         self.params = Parameters(session, seed, self._step.trained)
-        given = self._module.values
-        self.params.update({name: given[name] for name in self._step.trained if name in given})
         self.executable = self._begun(zero, bucket)
         update = self._step.update
         self._update = None if update is None else self._compiled(update, memory=self._memory)

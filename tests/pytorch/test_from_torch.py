@@ -141,6 +141,57 @@ def test_weights_can_be_loaded_under_the_names_of_the_state_dict(tmp_path: Path)
     np.testing.assert_array_equal(exe.params["0.weight"], other["0.weight"])
 
 
+class Measured(nn.Module):
+    """A network with a batch norm and a frozen layer, and its loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 5)
+        self.norm = nn.BatchNorm1d(5)
+        self.last = nn.Linear(5, 3)
+        self.last.bias.requires_grad = False
+
+    def forward(self, x, labels):
+        """The loss of rows and their classes."""
+        return {"loss": F.cross_entropy(self.last(self.norm(F.relu(self.first(x)))), labels)}
+
+
+@pytest.mark.parametrize("way", ["Trainer", "compile"])
+def test_a_module_is_trained_from_its_values_as_pytorch_trains_it(way: str) -> None:
+    """Running statistics are buffers, and a bias has no `requires_grad`: neither moves."""
+    torch.manual_seed(3)
+    net = Measured().eval()
+    net.norm.running_var.fill_(2.5)
+    x, labels = torch.randn(4, 6), torch.tensor([0, 2, 1, 1])
+    module = mgn.from_torch(net, (x, labels))
+    rule = mgn.SGD(0.2, momentum=0.9)
+    if way == "Trainer":
+        trainer = mgn.Trainer(module, optimizer=rule)
+        assert trainer.trained == tuple(n for n, p in net.named_parameters() if p.requires_grad)
+        params, step = trainer.params, trainer.step
+    else:
+        made = mgn.compile(module, mode="training", optimizer=rule)
+        params, step = made.params, made.run
+    theirs = torch.optim.SGD(net.parameters(), 0.2, momentum=0.9)
+    for _ in range(8):
+        theirs.zero_grad()
+        loss = net(x, labels)["loss"]
+        loss.backward()
+        theirs.step()
+        found = step({"x": x.numpy(), "labels": labels.numpy()})["loss"]
+        np.testing.assert_allclose(found, loss.item(), rtol=1e-5, atol=1e-6)
+    for name, value in net.state_dict().items():
+        if name in params:
+            np.testing.assert_allclose(params[name], value.numpy(), rtol=1e-4, atol=1e-5)
+    assert "norm.running_var" in params
+
+
+def test_a_buffer_is_trained_where_that_is_asked_for() -> None:
+    module = mgn.from_torch(Measured().eval(), (torch.randn(4, 6), torch.tensor([0, 2, 1, 1])))
+    trainer = mgn.Trainer(module, trained="running_mean|bias")
+    assert set(trainer.trained) == {"first.bias", "norm.bias", "last.bias", "norm.running_mean"}
+
+
 def test_half_precision_and_integers_come_as_they_are() -> None:
     class Lookup(nn.Module):
         def __init__(self) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import mgn
 from mgn import nn, ops
+from mgn.modules.module import Module
 from mgn.runtime.errors import InputError
 from tests.training.networks import batch, mlp
 
@@ -57,6 +58,21 @@ def test_a_state_that_does_not_fit_changes_nothing(
     with pytest.raises(mgn.MgnError, match=message):
         trainer.load_state({name: item for name, item in changed.items() if item is not None})
     np.testing.assert_array_equal(trainer.params["hidden.weight"], before["hidden.weight"])
+
+
+def test_training_begins_with_the_values_that_a_program_came_with() -> None:
+    """As those of ONNX and PyTorch do."""
+    text = "graph g(x: f32[2]) { param w: f32[2]; param v: f32[2]; return loss = sum(x * w * v) }"
+    given = {"w": np.float32([3, 4]), "v": np.float32([5, 6])}
+    module = Module(mgn.parse(text).lower(), given, fixed=frozenset({"v"}))
+    x, rule = np.float32([1, 10]), mgn.SGD(0.5)
+    trainer = mgn.Trainer(module, optimizer=rule)
+    step = mgn.compile(module, mode="training", optimizer=rule)
+    for params, run in ((trainer.params, trainer.step), (step.params, step.run)):
+        assert params["w"].tolist() == [3, 4]
+        assert run({"x": x})["loss"] == 255
+        assert params["w"].tolist() == [0.5, -26]
+        assert params["v"].tolist() == [5, 6]
 
 
 def test_evaluation_changes_nothing_and_drops_nothing(trainer: mgn.Trainer) -> None:

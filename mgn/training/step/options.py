@@ -4,7 +4,7 @@ In: options. Out: `StepOptions`, or an MgnError for one that is of another kind.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mgn.diagnostics import MgnError, argument_name
@@ -23,6 +23,7 @@ class StepOptions:
     batches a step takes the mean gradient. With a `loss_scale`, gradients are those of a loss that
     is scaled, divided by the scale, and a step for which they are not finite is skipped. With
     `masters`, parameters in half precision are rounded copies of states in f32, which steps move.
+    `fixed` are the names of parameters that are trained only where `trained` asks for them.
     """
 
     trained: Patterns | None = None
@@ -33,6 +34,7 @@ class StepOptions:
     accumulate: int = 1
     loss_scale: LossScale | None = None
     masters: bool = False
+    fixed: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
         for name in ("clip_norm", "ema"):

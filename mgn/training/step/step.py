@@ -125,14 +125,19 @@ def opened_step(
 
 
 def scaled_step(
-    module: ModuleOp, loss: str, optimizer: Optimizer | None, loss_scale: Any, precision: str
+    module: ModuleOp,
+    loss: str,
+    optimizer: Optimizer | None,
+    loss_scale: Any,
+    precision: str,
+    fixed: frozenset[str] = frozenset(),
 ) -> TrainingStep:
     """The step of a module's one graph, which is used up, at a precision, with what `loss_scale`
-    says.
+    says, of all parameters but those that are `fixed`.
     """
     check_precision(precision, trains=True)
     round_products(module, precision)
-    options = StepOptions(loss_scale=as_loss_scale(loss_scale, precision))
+    options = StepOptions(loss_scale=as_loss_scale(loss_scale, precision), fixed=fixed)
     return training_step(module, loss, optimizer, options)
 
 
@@ -421,7 +426,7 @@ def _trained(graph: ExtendedGraph, loss: Value, options: StepOptions) -> list[st
     """The names of the parameters that a step trains."""
     known = graph.parameters
     frozen = set(matching(options.frozen, known, "frozen"))
-    wanted = list(known)
+    wanted = [name for name in known if name not in options.fixed]
     if options.trained is not None:
         wanted = matching(options.trained, known, "trained")
         for name in wanted:
