@@ -250,9 +250,8 @@ class Trainer:
         if averaged and not self._averaged:
             raise MgnError("there are no averages of parameters; ema=0.999 keeps them")
         if averaged not in self._evaluation:
-            names = {name: average_name(name) for name in self.trained} if averaged else {}
             lowered = self._evaluates.lowered(self.precision)
-            module = evaluation(lowered, self._step.trained, names)
+            module = evaluation(lowered, self._step.trained, averaged)
             with self.crew.in_turn():
                 self._evaluation[averaged] = self._compiled(module)
         division = self._evaluates.division

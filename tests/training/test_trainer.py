@@ -102,6 +102,24 @@ def test_averages_follow_the_parameters() -> None:
     np.testing.assert_array_equal(trainer.run_eval(batch())["logits"], averaged)
 
 
+@pytest.mark.parametrize("element", ["bf16", "f16"])
+def test_averages_of_half_precision_are_kept_in_f32_and_evaluated_rounded(element: str) -> None:
+    text = f"""graph g(x: f32[4]) {{
+      param w: {element}[4] = normal()
+      y = cast(w, f32) * x
+      return loss = mean(y * y), y = y
+    }}"""
+    trainer = mgn.Trainer(mgn.parse(text), optimizer=mgn.SGD(0.1), ema=0.75, masters=True)
+    x = np.float32([1, 2, 3, 4])
+    for _ in range(3):
+        trainer.step({"x": x})
+    average = trainer.state()["optimizer.w.ema"]
+    assert average.dtype == np.float32
+    rounded = average.astype(trainer.params["w"].dtype).astype(np.float32)
+    assert not np.array_equal(rounded, trainer.params["w"].astype(np.float32))
+    np.testing.assert_array_equal(trainer.run_eval({"x": x}, averaged=True)["y"], rounded * x)
+
+
 def test_dropout_draws_from_the_seed_and_the_step() -> None:
     with mgn.graph("drops") as g:
         x = g.input("x", "f32[4096]")

@@ -26,6 +26,7 @@ from mgn.runtime.host_arrays import shown
 from mgn.training.data.batches import InputTypes, input_types
 from mgn.training.data.shards import Division, divide
 from mgn.training.step.extension import ExtendedGraph
+from mgn.training.step.step import average_name, wide_type
 
 
 @dataclass(frozen=True)
@@ -96,16 +97,18 @@ def bound_graph(module: Module, graph: str, dims: Mapping[str, int], crew: Crew)
 
 
 def evaluation(
-    module: ModuleOp, trained: Mapping[str, ParamOp], renamed: Mapping[str, str]
+    module: ModuleOp, trained: Mapping[str, ParamOp], averaged: bool = False
 ) -> ModuleOp:
-    """A module's one graph, which is used up, as it reads what steps train, and writes nothing.
-    Those that are renamed are read from another state.
+    """A module's one graph, which is used up, as it reads what steps train, or the averages of
+    these, and writes nothing.
     """
     graph = ExtendedGraph(module)
     graph.drop_writes()
-    for name in trained:
-        if name in graph.parameters:
-            graph.hold(name, renamed.get(name, name))
+    for name, declared in trained.items():
+        if name in graph.parameters and averaged:
+            graph.hold(name, average_name(name), wide_type(declared.type))
+        elif name in graph.parameters:
+            graph.hold(name)
     with graph:
         pass
     return graph.module

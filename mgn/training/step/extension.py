@@ -7,7 +7,7 @@ are added behind those that are there, outputs to its outputs, states to its sta
 
 from typing import Any
 
-from xdsl.dialects.builtin import LocationAttr, ModuleOp
+from xdsl.dialects.builtin import LocationAttr, ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
@@ -20,6 +20,7 @@ from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.states import ReadStateOp, StateOp, WriteStateOp, states_of
 from mgn.dialects.mgn.structure import ParamOp, ReadOp, graphs_of, parameters_of
 from mgn.dialects.places import UPDATE, in_phase
+from mgn.dialects.types import element_of
 
 
 class AddedGraph(GraphBuilder):
@@ -109,20 +110,26 @@ class ExtendedGraph(AddedGraph):
         """The parameters by external name."""
         return {name: op for name, (op, _) in self._parameters.items()}
 
-    def hold(self, name: str, state: str | None = None) -> ParamOp:
-        """Makes a state of a parameter, with its name or another. MgnError where there is a state
-        of that name.
+    def hold(self, name: str, state: str | None = None, type: TensorType | None = None) -> ParamOp:
+        """Makes a state of a parameter, with its name or another, and its type or another, from
+        which it is cast. MgnError where there is a state of that name.
         """
         declared, _ = self._parameters.pop(name)
         held = name if state is None else state
         if held in self._states:
             raise MgnError(f"a parameter and a state are named '{held}'; give one another name")
-        self._states[held] = StateOp(held, declared.type, declared.initialiser)
+        kept = declared.type if type is None else type
+        self._states[held] = StateOp(held, kept, declared.initialiser)
         for op in list(self._block.ops):
             if isinstance(op, ReadOp) and op.parameter_name == name:
-                read = ReadStateOp(held, declared.type)
+                read = ReadStateOp(held, kept)
                 read.location, read.result.name_hint = op.location, op.result.name_hint
-                Rewriter.replace_op(op, read)
+                self._block.insert_op_before(read, op)
+                inner = Emitter(lambda new, before=op: self._block.insert_op_before(new, before))
+                inner.location = op.location
+                element = element_of(declared.type).name
+                value = read.result if kept == declared.type else inner.cast(read.result, T=element)
+                Rewriter.replace_op(op, [], [value])
         return declared
 
     def drop_writes(self) -> None:
