@@ -1,6 +1,7 @@
 """The loop of a run: how long, in which order, what is noted, and where it goes on."""
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,51 @@ def test_callbacks_see_what_happens_and_end_the_run(tmp_path: Path) -> None:
     assert kinds == ["step", "evaluation", "checkpoint"]
     assert events[0].trainer is trainer
     assert save.exists()
+
+
+@pytest.mark.parametrize("every", [None, 5])
+def test_the_log_of_a_run_that_left_no_checkpoint_begins_anew(
+    tmp_path: Path, every: int | None
+) -> None:
+    """A kill, or a full disk, can come before the first checkpoint: the same command goes on."""
+    log = tmp_path / "a.jsonl"
+    options: dict[str, Any] = {"save": tmp_path / "a.safetensors", "log": log, "every": every}
+
+    def fail(event: Event) -> None:
+        raise OSError(f"step {event.step}")
+
+    for step in (1, every or 7):
+        with pytest.raises(OSError, match=f"step {step}"):
+            run(
+                StandIn(),
+                epochs=2,
+                callbacks=[lambda e, s=step: e.step == s and fail(e)],
+                **options,
+                resume=True,
+            )
+        assert len(read_log(log).steps) == step
+    run(StandIn(), epochs=2, **options, resume=True)
+    assert len(read_log(log).steps) == 14
+    held = log.read_bytes()
+    (tmp_path / "a.safetensors").unlink()
+    with pytest.raises(MgnError, match="is the log of another run"):
+        run(StandIn(), epochs=2, **options, resume=True)
+    assert log.read_bytes() == held
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes in folders")
+@pytest.mark.parametrize("option", ["save", "log", "curves"])
+@pytest.mark.parametrize("how", [{}, {"overwrite": True}, {"resume": True}])
+def test_a_pipe_in_the_way_is_refused_and_not_waited_for(
+    tmp_path: Path, option: str, how: dict[str, bool]
+) -> None:
+    if option == "curves":
+        pytest.importorskip("matplotlib")
+    names = {"save": "a.safetensors", "log": "a.jsonl", "curves": "a.png"}
+    paths = {name: tmp_path / names[name] for name in {option, "save"}}
+    os.mkfifo(paths[option])
+    with pytest.raises(MgnError, match=rf"{names[option]}'? is (there|no file)"):
+        run(StandIn(), steps=1, **paths, **how)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from mgn.diagnostics import MgnError, argument_name, spelled
 from mgn.runtime.errors import WeightsError
 from mgn.runtime.host_arrays import DTYPES, nearest, shown, spelling
 from mgn.runtime.safetensors_file import safetensors_entries
+from mgn.runtime.weights import check_file, is_special
 
 KEY = "mgn.checkpoint"
 """What a checkpoint's metadata has, and no other file."""
@@ -241,6 +242,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     """A checkpoint from its file. MgnError where it is none, or is damaged."""
     path = Path(path)
     try:
+        check_file(path)
         data = path.read_bytes()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
@@ -267,6 +269,8 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
 
 def run_of(path: Path) -> str | None:
     """The run that wrote a file; None where it is no checkpoint. Only its header is read."""
+    if is_special(path):
+        return None
     try:
         with path.open("rb") as file:
             start = file.read(_LENGTH_OF_HEADER)

@@ -12,6 +12,7 @@ from typing import Any
 
 from mgn.diagnostics import MgnError, argument_name
 from mgn.modules.files import check_target, write_whole
+from mgn.runtime.weights import is_special
 from mgn.training.run.extras import need
 from mgn.training.run.history import Evaluation, History, StepRecord
 
@@ -32,6 +33,8 @@ class Curves:
             raise MgnError(f"curves are a picture whose name ends in .png, not '{path}'")
         self.path = Path(path)
         self.mark = f"{_MARK} {run}"
+        if is_special(self.path):
+            raise MgnError(f"'{self.path}' is there and no file: it is not replaced")
         if self.path.exists():
             self._refuse(self.path.read_bytes(), overwrite)
 

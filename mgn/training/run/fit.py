@@ -26,7 +26,7 @@ from mgn.training.run.checkpoints import (
     new_run,
 )
 from mgn.training.run.curves import Curves, EventFiles
-from mgn.training.run.history import History, JsonLog
+from mgn.training.run.history import History, JsonLog, is_log, read_log
 from mgn.training.run.metrics import parse_metric
 from mgn.training.run.progress import Progress, Silence, show_progress
 from mgn.training.run.run import Run, Wanted
@@ -119,7 +119,8 @@ def fit(
     run.saved = None if found is None else f"step {found.header.step}"
     if crew.is_first:
         if log is not None:
-            run.log = _open_log(log, run, found, overwrite)
+            is_new = overwrite or (resume and _left_nothing(log, run, found))
+            run.log = _open_log(log, run, found, is_new)
         run.curves = None if curves is None else Curves(curves, run_name, overwrite)
         run.events = None if tensorboard is None else EventFiles(tensorboard)
     last_epoch = position.first_epoch + epochs if steps is None else None
@@ -191,6 +192,19 @@ def _resume(
             show.say(f"{path}: the run so far had {name} = {before}; it goes on with {now}")
     trainer.load_state(found.arrays)
     show.say(f"resumed at step {header.step}")
+
+
+def _left_nothing(path: str | Path, run: Run, found: Checkpoint | None) -> bool:
+    """Whether a log is of a run that ended before it could write a checkpoint: what is resumed
+    without one begins anew, and so does its log.
+    """
+    if found is not None or not is_log(path):
+        return False
+    every, first = run.wanted.every, run.position
+    for record in read_log(path, run.trainer.loss).steps:
+        if record.epoch != first.epoch or (every and record.step > first.first_step + every):
+            return False
+    return True
 
 
 def _open_log(path: str | Path, run: Run, found: Checkpoint | None, overwrite: bool) -> JsonLog:

@@ -18,6 +18,7 @@ from typing import Any
 
 from mgn.diagnostics import MgnError, argument_name
 from mgn.modules.files import check_target, write_whole
+from mgn.runtime.weights import is_special
 from mgn.training.step.loss_scale import SKIPPED
 
 KIND = "training log"
@@ -153,14 +154,18 @@ class JsonLog:
 
 def read_log(path: str | Path, loss: str = "loss") -> History:
     """The history in a log. MgnError where the file is none."""
-    place = Path(path)
     history = History(loss)
-    if not place.is_file() or _head(place) is None:
+    if not is_log(path):
         raise MgnError(f"'{path}' is no training log")
-    for record in map(_record, place.read_bytes().splitlines()):
+    for record in map(_record, Path(path).read_bytes().splitlines()):
         if record is not None:
             history.add(record)
     return history
+
+
+def is_log(path: str | Path) -> bool:
+    """Whether a file is a training log."""
+    return _head(Path(path)) is not None
 
 
 def _record(line: bytes) -> StepRecord | Evaluation | None:
@@ -190,6 +195,8 @@ def _read(values: Mapping[str, Any]) -> dict[str, float]:
 
 def _head(path: Path) -> dict[str, Any] | None:
     """The first line of a log; None where the file is none."""
+    if is_special(path):
+        return None
     try:
         with path.open("rb") as file:
             head = _parsed(file.readline(1 << 20))
