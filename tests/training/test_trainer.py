@@ -63,9 +63,9 @@ def test_a_state_that_does_not_fit_changes_nothing(
 def test_training_begins_with_the_values_that_a_program_came_with() -> None:
     """As those of ONNX and PyTorch do."""
     text = "graph g(x: f32[2]) { param w: f32[2]; param v: f32[2]; return loss = sum(x * w * v) }"
-    given = {"w": np.float32([3, 4]), "v": np.float32([5, 6])}
+    given = {"w": np.array([3, 4], np.float32), "v": np.array([5, 6], np.float32)}
     module = Module(mgn.parse(text).lower(), given, fixed=frozenset({"v"}))
-    x, rule = np.float32([1, 10]), mgn.SGD(0.5)
+    x, rule = np.array([1, 10], np.float32), mgn.SGD(0.5)
     trainer = mgn.Trainer(module, optimizer=rule)
     step = mgn.compile(module, mode="training", optimizer=rule)
     for params, run in ((trainer.params, trainer.step), (step.params, step.run)):
@@ -110,7 +110,7 @@ def test_averages_of_half_precision_are_kept_in_f32_and_evaluated_rounded(elemen
       return loss = mean(y * y), y = y
     }}"""
     trainer = mgn.Trainer(mgn.parse(text), optimizer=mgn.SGD(0.1), ema=0.75, masters=True)
-    x = np.float32([1, 2, 3, 4])
+    x = np.array([1, 2, 3, 4], np.float32)
     for _ in range(3):
         trainer.step({"x": x})
     average = trainer.state()["optimizer.w.ema"]
