@@ -6,6 +6,7 @@ marker `gpu`: those that want a fixture of it, and those of modules that read th
 between guard zones in every run of a program.
 """
 
+import gc
 import inspect
 import io
 import os
@@ -31,6 +32,7 @@ os.environ["MGN_PROGRAM_CACHE"] = "off"  # what is tested is the compiler, not w
 
 os.environ.setdefault("MGN_GUARD", "on")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each processor has a process of tests already
+gc.set_threshold(50_000, 20, 20)  # IR is full of cycles, and most of it is in use
 DEVICE_VARIABLE = "MGN_TEST_DEVICE"
 DEVICE_FIXTURES = frozenset({"cl_queue", "device_runner", "device_target"})
 """Fixtures of the device under test."""
