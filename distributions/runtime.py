@@ -22,6 +22,7 @@ FILES = (
     *("mgn/__init__.py", "mgn/diagnostics.py", "mgn/py.typed", "mgn/tasks.py", "mgn/version.py"),
     *("codegen/__init__.py", "codegen/launch_plan.py", "codegen/signature.py"),
     *("dialects/__init__.py", "dialects/block_formats.py", "dialects/checks.py"),
+    "dialects/random_state.py",
     *("mgn/driver/__init__.py", "mgn/driver/precision.py", "mgn/driver/quantities.py"),
     "mgn/driver/residency.py",
     *("mgn/modules/__init__.py", "mgn/modules/files.py", "mgn/modules/random_arrays.py"),

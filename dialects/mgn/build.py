@@ -32,11 +32,9 @@ from mgn.dialects.mgn.operation import (
 from mgn.dialects.mgn.states import ReadStateOp, WriteStateOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.dialects.places import text_place
+from mgn.dialects.random_state import RANDOM_STATE as RANDOM_STATE
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of, tensor
-
-RANDOM_STATE = "mgn.random"
-"""The state of random numbers: the two words of the seed, and the number of the run."""
 
 RANDOM_TYPE = tensor("u32", (3,))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mgn.commands.options.errors import UsageError, say
+from mgn.dialects.random_state import RANDOM_STATE
 from mgn.driver.quantities import counted
 from mgn.runtime.checkpoints.load import LoadReport, named
 
@@ -76,13 +77,11 @@ def set_states(states: MutableMapping[str, np.ndarray], arguments: argparse.Name
     state of random numbers stays. Says where a checkpoint has states that are not asked for.
     """
     from mgn.runtime.checkpoints.opening import open_checkpoint
+    from mgn.runtime.checkpoints.training_file import run_of
     from mgn.runtime.weights import load_arrays
-    from mgn.training.run.checkpoints import run_of
 
     path: str | None = arguments.states or arguments.params
     if path is not None and run_of(Path(path)) is not None:
-        from mgn.dialects.mgn.build import RANDOM_STATE
-
         arrays = open_checkpoint(path)
         names = [name for name in states if name in arrays and name != RANDOM_STATE]
         if arguments.states is not None:

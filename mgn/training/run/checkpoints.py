@@ -23,22 +23,21 @@ from typing import Any
 import numpy as np
 
 from mgn.diagnostics import MgnError, argument_name, spelled
+from mgn.runtime.checkpoints.training_file import (
+    KEY,
+    LENGTH_OF_HEADER,
+    METADATA,
+    metadata_of,
+    run_of,
+)
 from mgn.runtime.errors import WeightsError
 from mgn.runtime.host_arrays import DTYPES, nearest, shown, spelling
 from mgn.runtime.safetensors_file import safetensors_entries
-from mgn.runtime.weights import check_file, is_special
-
-KEY = "mgn.checkpoint"
-"""What a checkpoint's metadata has, and no other file."""
-
-METADATA = "__metadata__"
-"""What is no array among the entries of a safetensors file."""
+from mgn.runtime.weights import check_file
 
 VERSION = 1
 SUFFIX = ".safetensors"
 _SHOWN = 8
-_LENGTH_OF_HEADER = 8
-_LONGEST_HEADER = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -249,7 +248,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         raise MgnError(f"cannot read the checkpoint '{path}': {reason}") from None
     entries = safetensors_entries(data, path)
     arrays = {name: entry.read() for name, entry in entries.items()}
-    fields = _metadata(data[:_LENGTH_OF_HEADER], data[_LENGTH_OF_HEADER:])
+    fields = metadata_of(data[:LENGTH_OF_HEADER], data[LENGTH_OF_HEADER:])
     if fields is None:
         raise WeightsError(
             f"{path} holds arrays and is no checkpoint: parameters alone are where a new training "
@@ -265,33 +264,6 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     except (KeyError, TypeError):
         raise WeightsError(f"{path} is a checkpoint of another version of mgn") from None
     return Checkpoint(header, arrays)
-
-
-def run_of(path: Path) -> str | None:
-    """The run that wrote a file; None where it is no checkpoint. Only its header is read."""
-    if is_special(path):
-        return None
-    try:
-        with path.open("rb") as file:
-            start = file.read(_LENGTH_OF_HEADER)
-            length = int.from_bytes(start, "little")
-            if length > _LONGEST_HEADER:
-                return None
-            fields = _metadata(start, file.read(length))
-    except OSError:
-        return None
-    run = (fields or {}).get("run")
-    return run if isinstance(run, str) else None
-
-
-def _metadata(start: bytes, rest: bytes) -> dict[str, Any] | None:
-    """The fields of a checkpoint's metadata; None where a file has none."""
-    length = int.from_bytes(start, "little")
-    try:
-        fields = json.loads(json.loads(rest[:length])[METADATA][KEY])
-    except (ValueError, KeyError, TypeError):
-        return None
-    return fields if isinstance(fields, dict) else None
 
 
 def check_names(names: Iterable[str]) -> None:
