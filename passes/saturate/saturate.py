@@ -41,7 +41,7 @@ from mgn.passes.saturate.explain.alternatives import choices_of
 from mgn.passes.saturate.explain.trace import SaturateTrace
 from mgn.passes.saturate.extraction.chosen_joins import join_chosen
 from mgn.passes.saturate.extraction.delayed_updates import delay_updates
-from mgn.passes.saturate.extraction.extract import Extraction, extract
+from mgn.passes.saturate.extraction.extract import Extraction, extract, work_for
 from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.passes.saturate.extraction.unread_results import drop_unread
 from mgn.passes.saturate.extraction.whole_search import Searched, search_whole
@@ -240,12 +240,13 @@ def _chosen(task: _Task, way: _Way, view: View, extract_budget: float) -> Choice
                     found.add(template, classes)
         charge_commits(view, found, device)
     with _timed(seconds, "extract"):
-        extraction = extract(found, extract_budget)
+        work = work_for(found, extract_budget)
+        extraction = extract(found, work)
         if options.fuse:
-            extraction = join_chosen(view, found, extraction, device, limits, extract_budget)
+            extraction = join_chosen(view, found, extraction, device, limits, work)
         searched = Searched(found, extraction)
         if limits.whole:
-            searched = search_whole(view, searched, device, limits, extract_budget)
+            searched = search_whole(view, searched, device, limits, work)
         found, extraction = searched.found, searched.extraction
         selection = drop_unread(view, found, extraction.selection, device)
         selection = delay_updates(view, found, selection)
@@ -332,7 +333,7 @@ def _describe_extraction(
     report.passed_over = +found.left_out
     report.rejected = len(found.candidates) - len(chosen)
     report.cost_after, report.bound = extraction.selection.cost, extraction.bound
-    report.gap, report.timed_out = extraction.gap, extraction.timed_out
+    report.gap, report.budget_spent = extraction.gap, extraction.budget_spent
     report.components, report.distinct_components = extraction.components, extraction.distinct
 
 

@@ -36,7 +36,7 @@ _Space = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class TooMany(Exception):
-    """A graph of more kernels than there is time for."""
+    """A graph of more kernels than a search may look at."""
 
 
 class _Choice(NamedTuple):

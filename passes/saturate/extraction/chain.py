@@ -1,6 +1,7 @@
 """A long problem as a chain of links, each solved for what it gives to its neighbours.
 
-In: a `LocalProblem`. Out: its `Link`s, and a bound and a choice from the cheapest ways of each.
+In: a `LocalProblem`. Out: its `Link`s, what each costs at least, and a bound and a choice from the
+cheapest ways of each.
 
 The layers of a network touch in few classes. For each of these a *state* says which side writes it
 for the other one, if any does. Given the states of both its ends a link is a problem of its own,
@@ -20,6 +21,7 @@ from enum import IntEnum
 from functools import cached_property
 from itertools import product
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,6 +66,10 @@ State = tuple[Giver, ...]
 Solve = Callable[[LocalProblem], Solution]
 
 
+NOTHING = Solution((), 0.0, 0.0)
+"""Of a link that nothing is wanted of."""
+
+
 @dataclass(frozen=True)
 class Link:
     """Candidates of a problem, and that problem of them over names of its own; `name_of` has those
@@ -84,7 +90,16 @@ class Link:
     def solved(self, roles: Mapping[int, Role], solve: Solve) -> Solution:
         """The cheapest choice where its ends have these roles."""
         part = _with_roles(self.problem, roles)
-        return Solution((), 0.0) if part is None else outside(part, solve(part.problem))
+        return NOTHING if part is None else outside(part, solve(part.problem))
+
+
+class Eased(NamedTuple):
+    """What the ends of a link are to it where the most is given and the least is wanted of it, and
+    the best choice then.
+    """
+
+    roles: np.ndarray
+    solution: Solution
 
 
 class _Ways:
@@ -154,20 +169,22 @@ class Chain:
         key = self.links[number].problem, roles.tobytes()
         return known.setdefault(key, _Ways(roles, shape))
 
-    def bound(self, solve: Solve) -> None:
-        """Solves each link where the most is given and the least is wanted."""
+    def easiest(self, solve: Solve) -> list[Eased]:
+        """Each link solved where the most is given and the least is wanted of it."""
+        found: list[Eased] = []
         for place, link in enumerate(self.links):
             ways = [mode[place] for mode in self.ways]
-            easiest = np.min([way.roles.min(axis=0) for way in ways], axis=0)
-            solution = self._solved(link, easiest, solve)
-            for way in ways:
-                way.bound(easiest, solution)
+            roles = np.min([way.roles.min(axis=0) for way in ways], axis=0)
+            found.append(Eased(roles, self._solved(link, roles, solve)))
+        return found
 
-    def nearest(self, solve: Solve) -> Solution:
+    def nearest(self, solve: Solve, eased: Sequence[Eased]) -> Solution:
         """A choice near the best one, and a bound on the cost of all: of the cheapest path, where
-        each link costs what it does at least.
+        each link costs what it does at least, which `eased` begins with.
         """
-        self.bound(solve)
+        for mode in self.ways:
+            for way, (roles, solution) in zip(mode, eased, strict=True):
+                way.bound(roles, solution)
         for ways in self.ways:
             done = [self._follow(ways, solve, is_back) for is_back in (True, False)]
             if any(done):
@@ -175,11 +192,11 @@ class Chain:
         bound, _ = self._shortest(_Ways.least)
         cost, path = self._shortest(_Ways.costs)
         if cost == inf:
-            return Solution(None, bound)
+            return Solution(None, bound, bound)
         chosen: list[int] = []
         for link, way, row in path:
             chosen += [link.candidates[number] for number in way.chosen[row]]
-        return Solution(tuple(chosen), bound)
+        return Solution(tuple(chosen), bound, bound)
 
     def _follow(self, ways: Sequence[_Ways], solve: Solve, is_back: bool) -> bool:
         """Solves each link for what the choice in the one before it takes and gives; or in the one

@@ -1,7 +1,7 @@
 """Chosen kernels of which one reads what another writes, as one kernel where that costs less.
 
-In: a view, its candidates, and the choice among these. Out: a choice whose kernels were tried, once
-for each, as one with those that they read from. Kernels of arrangements stay as they are, and so do
+In: a view, its candidates, and the choice among these. Out: a choice no two of whose kernels, one
+of which reads from the other, cost less as one. Kernels of arrangements stay as they are, and so do
 two that are both neither pointwise nor reductions.
 
 The search keeps a few ways to compute each value, before it is known which values lie in memory:
@@ -11,7 +11,9 @@ that is spelt in another way so gets the same kernels, wherever the search left 
 Let j do the work of the chosen kernels a and b, of which b reads what a writes. A choice that has j
 is one without it where a and b stand in its place, and whatever obtains what they read and j does
 not. So with j as one more candidate, no choice costs less than the bound was, less what that costs
-more than j.
+more than j. That bound is rough where much has to be obtained. Then the choice is made once more
+with such kernels among the candidates, until it costs no less than before, or no work is left. Of
+few candidates it is also made among the kernels of any two chosen ones, joined or not.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,14 +30,20 @@ from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
 from mgn.passes.saturate.egraph.view import View
-from mgn.passes.saturate.extraction.extract import Extraction, extract
-from mgn.passes.saturate.extraction.report import PROVED
+from mgn.passes.saturate.extraction.extract import Extraction, extract, work_for
+from mgn.passes.saturate.extraction.report import NEAR, PROVED
 from mgn.passes.saturate.extraction.selection import select
+from mgn.passes.saturate.extraction.work import Work
 from mgn.passes.saturate.prices.forms import BodyNode, renamed
 from mgn.passes.saturate.prices.prices import price_per_run
 
 LIGHT = (KernelKind.POINTWISE, KernelKind.REDUCTION)
 """Kinds of kernels that may go on in one of another kind, or begin it."""
+
+FEW, LOOK = 2_000, 0.1
+"""Candidates up to which the kernels of any two chosen ones are looked at besides, and the share of
+the work that is left which that may take: of more they seldom bring anything in that work.
+"""
 
 
 def join_chosen(
@@ -44,31 +52,60 @@ def join_chosen(
     extraction: Extraction,
     device: Device,
     limits: CutLimits,
-    budget: float = 2.0,
+    work: Work | None = None,
 ) -> Extraction:
-    """The choice with kernels joined, which are new candidates; the same where none is.
-
-    Where it is no longer proved to be the best one, and candidates are few, it is made once more,
-    among the kernels of any two of it, too.
-    """
-    joined = _Joins(view, found, extraction, device, limits).joined()
-    few = len(found.candidates) <= limits.likely
-    if not few or joined.timed_out or not extraction.gap <= PROVED < joined.gap:
+    """The choice with kernels joined, which are new candidates; the same where none is."""
+    work = work_for(found) if work is None else work
+    joined = Joins(view, found, extraction, device, limits).joined()
+    if joined.gap <= max(extraction.gap, PROVED):
         return joined
-    _Joins(view, found, joined, device, limits).offer()
-    other = extract(found, budget)
-    better = _Joins(view, found, other, device, limits).joined()
-    if better.selection.cost < joined.selection.cost:
-        return better
-    bound = min(better.bound, joined.selection.cost)
-    return replace(joined, bound=bound, timed_out=other.timed_out)
+    best = joined
+    while best.gap > max(extraction.gap, PROVED) and work.left > 0.0:
+        extraction = extract(found, work)
+        better = Joins(view, found, extraction, device, limits).joined()
+        if better.selection.cost >= best.selection.cost * (1.0 - PROVED):
+            bound = min(max(better.bound, best.bound), best.selection.cost)
+            best = replace(extraction, selection=best.selection, bound=bound)
+            break
+        best = better
+    return _with_any_two(view, found, best, device, limits, work)
 
 
-class _Joins:
+def _with_any_two(
+    view: View,
+    found: CandidateSet,
+    extraction: Extraction,
+    device: Device,
+    limits: CutLimits,
+    work: Work,
+) -> Extraction:
+    """The choice, or a cheaper one among the kernels of any two of it, too, which are candidates
+    only then: a proof that holds without them is given up for a choice that is worth it alone.
+    """
+    count = len(found.candidates)
+    if count > FEW or work.left <= 0.0:
+        return extraction
+    wider = found.only(found.candidates)
+    Joins(view, wider, extraction, device, limits).offer()
+    if len(wider.candidates) == count:
+        return extraction
+    with work.shared(LOOK):
+        other = extract(wider, work)
+    better = Joins(view, wider, other, device, limits).joined()
+    worth = PROVED if better.gap <= max(extraction.gap, PROVED) else NEAR
+    if better.selection.cost >= extraction.selection.cost * (1.0 - worth):
+        return extraction
+    for candidate in wider.candidates[count:]:
+        found.add(candidate.template, candidate.classes).price = candidate.price
+    return better
+
+
+class Joins:
     """A choice whose kernels are joined one after another.
 
     `writer` is the kernel of each value that is written, `readers` those that read it. `place` is
-    where each kernel stands in an order in which values are there when they are read.
+    where each kernel that is still needed stands in an order in which values are there when they
+    are read. No choice costs less than `bound`.
     """
 
     def __init__(
@@ -86,71 +123,77 @@ class _Joins:
         self.outputs = frozenset(found.outputs)
         self.writer = dict(extraction.selection.writer)
         self.readers: dict[int, set[int]] = {}
+        self.bound = extraction.bound
         self.place: dict[int, int] = {}
         for place, number in enumerate(extraction.selection.kernels):
             self.place[number] = place
             self._note(found.candidates[number])
 
     def joined(self) -> Extraction:
-        """The choice in which each kernel was tried as one with those that it reads from."""
-        bound, changed = self.extraction.bound, False
-        for number in self.extraction.selection.kernels:
-            kernel = self.found.candidates[number]
-            while (better := self._best(kernel)) is not None:
-                first, joint = better
-                bound -= self._loses(first, kernel, joint)
-                kernel, changed = self._replace(first, kernel, joint), True
-        return self._chosen(bound) if changed else self.extraction
+        """The choice in which each kernel was tried as one with those that it reads from, until
+        none is better so.
+        """
+        before = len(self.found.candidates)
+        while self._joins_some():
+            pass
+        if len(self.found.candidates) == before:
+            return self.extraction
+        selection = select(self.found, self.writer, again=True)
+        return replace(self.extraction, selection=selection, bound=max(self.bound, 0.0))
+
+    def _joins_some(self) -> bool:
+        """Whether some kernel is better as one with those that it reads from: each is tried."""
+        changed = False
+        for number in sorted(self.place, key=self.place.__getitem__):
+            while number in self.place and (better := self._best(number)) is not None:
+                number, changed = self._replace(*better), True
+        return changed
 
     def offer(self) -> None:
-        """Enters the kernels of two, whether or not they write what others read of the first."""
-        for number in self.extraction.selection.kernels:
+        """Enters the kernels of any two that cost less than these, whether or not they write what
+        others read of the first: these may come to have another way to obtain it.
+        """
+        for number in sorted(self.place, key=self.place.__getitem__):
             second = self.found.candidates[number]
             for other in dict.fromkeys(self.writer[item] for item in second.inputs):
                 first = self.found.candidates[other]
-                for wanted in dict.fromkeys(((), self._wanted(first, second))):
-                    joint = self._joint(first, second, wanted)
-                    if joint is not None:
+                for wanted in dict.fromkeys(((), self.wanted(first, second))):
+                    joint = self.joint(first, second, wanted)
+                    if joint is not None and joint.price < first.price + second.price:
                         self.found.add(joint.template, joint.classes).price = joint.price
-
-    def _chosen(self, bound: float) -> Extraction:
-        """The choice as its values are written now."""
-        selection = select(self.found, self.writer, again=True)
-        return replace(self.extraction, selection=selection, bound=max(bound, 0.0))
 
     def _note(self, kernel: Candidate) -> None:
         """Notes that a kernel reads what it does."""
         for item in kernel.inputs:
             self.readers.setdefault(item, set()).add(kernel.number)
 
-    def _best(self, kernel: Candidate) -> tuple[Candidate, Candidate] | None:
-        """A kernel from which another one reads, and the kernel of both that saves the most; None
-        where none saves anything.
+    def _best(self, second: int) -> tuple[Candidate, Candidate, Candidate] | None:
+        """A kernel from which another one reads, that one, and the kernel of both that saves the
+        most; None where none saves anything.
         """
-        found: tuple[Candidate, Candidate] | None = None
+        kernel = self.found.candidates[second]
+        found: tuple[Candidate, Candidate, Candidate] | None = None
         most = 0.0
         for number in dict.fromkeys(self.writer[item] for item in kernel.inputs):
             first = self.found.candidates[number]
-            joint = self._joint(first, kernel)
+            wanted = self.wanted(first, kernel)
+            if self._place_of(first, kernel, wanted) is None:
+                continue
+            joint = self.joint(first, kernel, wanted)
             if joint is not None and first.price + kernel.price - joint.price > most:
-                found, most = (first, joint), first.price + kernel.price - joint.price
+                found, most = (first, kernel, joint), first.price + kernel.price - joint.price
         return found
 
-    def _joint(
-        self, first: Candidate, second: Candidate, wanted: tuple[int, ...] | None = None
+    def joint(
+        self, first: Candidate, second: Candidate, wanted: tuple[int, ...]
     ) -> Candidate | None:
-        """The kernel of both; None where there is none. It writes what is `wanted` of the first
-        besides: by default what others read, if it then has a place in the order. What arrangements
-        hand from kernel to kernel stays as it is.
+        """The kernel of both, which also writes what is wanted of the first; None where there is
+        none. What arrangements hand from kernel to kernel stays as it is.
         """
         if first.kind not in LIGHT and second.kind not in LIGHT:
             return None
         for kernel in (first, second):
             if not self.found.handed.isdisjoint((*kernel.reads, *kernel.results)):
-                return None
-        if wanted is None:
-            wanted = self._wanted(first, second)
-            if self._place_of(first, second, wanted) is None:
                 return None
         names: dict[int, int] = {}
         name_of = names.setdefault
@@ -173,12 +216,13 @@ class _Joins:
         joint.price += commit_seconds(self.view, joint, self.device)
         return joint
 
-    def _wanted(self, first: Candidate, second: Candidate) -> tuple[int, ...]:
-        """What the first of two kernels writes that is an output, or has another reader."""
+    def wanted(self, first: Candidate, second: Candidate) -> tuple[int, ...]:
+        """What the first of two kernels alone writes that is an output, or has another reader."""
         return tuple(
             item
             for item in first.results
-            if self.writer.get(item) == first.number
+            if item not in second.results
+            and self.writer.get(item) == first.number
             and (item in self.outputs or self.readers.get(item, set()) - {second.number})
         )
 
@@ -250,19 +294,38 @@ class _Joins:
                 yield number
                 pending += [self.writer[key] for key in self.found.candidates[number].inputs]
 
-    def _replace(self, first: Candidate, second: Candidate, joint: Candidate) -> Candidate:
+    def _replace(self, first: Candidate, second: Candidate, joint: Candidate) -> int:
         """Enters the kernel of two in their place."""
-        wanted = joint.results[len(second.results) :]
+        wanted = self.wanted(first, second)
         place = self._place_of(first, second, wanted)
+        assert place is not None, "the kernel of both was found to have a place"
+        self.bound -= self._loses(first, second, joint)
         added = self.found.add(joint.template, joint.classes)
         added.price = joint.price
-        assert place is not None, "the kernel of both was found to have a place"
         self.place[added.number] = place
-        for kernel in (first, second):
-            for item in kernel.inputs:
-                self.readers[item].discard(kernel.number)
         for item in added.results:
             if self.writer.get(item) in (first.number, second.number):
                 self.writer[item] = added.number
         self._note(added)
-        return added
+        self._leave_out([first.number, second.number])
+        return added.number
+
+    def _leave_out(self, numbers: Sequence[int]) -> None:
+        """Leaves out kernels, and those that nobody else needed."""
+        pending = [*numbers]
+        while pending:
+            number = pending.pop()
+            if self.place.pop(number, None) is None:
+                continue
+            for item in dict.fromkeys(self.found.candidates[number].inputs):
+                self.readers[item].discard(number)
+                writer = self.writer[item]
+                if not self._is_needed(writer):
+                    pending.append(writer)
+
+    def _is_needed(self, number: int) -> bool:
+        """Whether something that is taken from a kernel is an output, or has a reader."""
+        return any(
+            self.writer.get(item) == number and (item in self.outputs or self.readers.get(item))
+            for item in self.found.candidates[number].results
+        )

@@ -13,13 +13,13 @@ are tied to, without which it falls apart.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.extraction.branching import hub_of, taken_or_not, written_or_not
 from mgn.passes.saturate.extraction.components import LocalProblem, Part
-from mgn.passes.saturate.extraction.elimination import Elimination, good_choice
+from mgn.passes.saturate.extraction.elimination import ANY, Elimination, good_choice
 from mgn.passes.saturate.extraction.pruning import parts_of
 from mgn.passes.saturate.extraction.relaxation import Program, Relaxation, among
 from mgn.passes.saturate.extraction.work import LOOKED_AT, STATE, Work
@@ -30,6 +30,8 @@ WORK, HARDER = 20_000, 2
 """States met to eliminate one: at first, and how many times as many each time again."""
 TOTAL, EACH = 200_000, 100
 """States met to eliminate all: so many, and as many more for each candidate."""
+AT_ONCE = 2_000
+"""States met to eliminate all where no work is left."""
 ROUNDS, MOST = 4, 12
 """How often more classes are eliminated: in any case, and where that leaves fewer candidates."""
 FEWER = 0.99
@@ -52,15 +54,16 @@ PROVED = 1e-6
 
 @dataclass(frozen=True)
 class Solution:
-    """Chosen candidates of a problem, None where there is no choice, and a bound on the cost of
-    all choices.
+    """Chosen candidates of a problem, None where there is no choice or none is known; a bound on
+    the cost of all choices; and what the first linear programs allowed, which is no more.
     """
 
     chosen: tuple[int, ...] | None
     bound: float
+    relaxed: float
 
 
-NONE = Solution(None, inf)
+NONE = Solution(None, inf, inf)
 
 
 def cost_of(problem: LocalProblem, chosen: Iterable[int]) -> float:
@@ -69,10 +72,9 @@ def cost_of(problem: LocalProblem, chosen: Iterable[int]) -> float:
 
 
 class ExactSolver:
-    """Solves problems with the work that is left; equal ones are solved once. `timed_out` says that
-    one had too little for its proof, and `solved` are those that are not decided by comparison.
-    `whole` is what those cost at least that linear programs were solved for, and `fractions` is
-    what these programs allowed at first.
+    """Solves problems with the work that is left; equal ones are solved once. `budget_spent` says
+    that one had too little for its proof, and `solved` are those that are not decided by
+    comparison.
     """
 
     def __init__(self, work: Work, memoise: bool = True, near: float = PROVED) -> None:
@@ -80,21 +82,21 @@ class ExactSolver:
         self.known: dict[LocalProblem, Solution] = table(memoise)
         self.cores: dict[LocalProblem, Solution] = table(memoise)
         self.solved: set[LocalProblem] = set()
-        self.timed_out = False
-        self.whole, self.fractions = 0.0, 0.0
+        self.budget_spent = False
         self.last: tuple[LocalProblem, list[Part]] | None = None
 
     def solve(self, problem: LocalProblem, effort: int = 0) -> Solution:
         """The cheapest closed choice, part by part."""
         chosen: list[int] = []
-        bound = 0.0
+        bound = relaxed = 0.0
         for part in self.parts(problem):
             solution = self._known(part.problem, effort)
             if solution.chosen is None:
                 return NONE
             chosen += [part.candidates[number] for number in solution.chosen]
             bound += solution.bound
-        return Solution(tuple(chosen), bound)
+            relaxed += solution.relaxed
+        return Solution(tuple(chosen), bound, relaxed)
 
     def parts(self, problem: LocalProblem) -> list[Part]:
         """The parts of a problem; the last one's are remembered."""
@@ -106,8 +108,12 @@ class ExactSolver:
     def has_work(self) -> bool:
         """Whether work is left for another proof; noted where there is none."""
         left = self.work.left > 0.0
-        self.timed_out |= not left
+        self.budget_spent |= not left
         return left
+
+    def _states_left(self) -> int:
+        """How many states there is work for; a few in any case."""
+        return int(min(max(self.work.left / STATE, AT_ONCE), ANY))
 
     def _known(self, problem: LocalProblem, effort: int) -> Solution:
         solution = self.known.get(problem)
@@ -123,27 +129,26 @@ class ExactSolver:
             problem,
             WIDTH + WIDER * effort,
             WORK * HARDER**effort,
-            TOTAL + EACH * len(problem.prices),
+            min(TOTAL + EACH * len(problem.prices), self._states_left()),
         )
         self.work.did(elimination.work, STATE)
         if not elimination.feasible:
             return NONE
         trails, bound = list(elimination.decided), elimination.cost
+        relaxed = bound
         if elimination.left:
             core, candidates = elimination.core()
             for part in parts_of(core):
                 solution = self.cores.get(part.problem)
                 if solution is None:
-                    solution = _decided(part.problem)
-                    if solution is None:
-                        solution = self._solve_core(part.problem, effort)
-                        self.whole += solution.bound
+                    solution = _decided(part.problem) or self._solve_core(part.problem, effort)
                     self.cores[part.problem] = solution
                 if solution.chosen is None:
                     return NONE
                 trails += [candidates[part.candidates[number]] for number in solution.chosen]
                 bound += solution.bound
-        return Solution(elimination.candidates(trails), bound)
+                relaxed += solution.relaxed
+        return Solution(elimination.candidates(trails), bound, relaxed)
 
     def _solve_core(self, problem: LocalProblem, effort: int) -> Solution:
         """Bounds what is left, and solves the problem of all choices that are cheaper than one."""
@@ -151,19 +156,19 @@ class ExactSolver:
         ways = None if hub is None else written_or_not(problem, hub)
         if ways is not None and _falls_apart(ways[0].problem):
             return self._best_of(problem, ways, effort)
-        program = Program(problem, self.work)
-        relaxation = program.relaxed()
-        if relaxation is None:
+        program = Program(problem, self.work) if self.has_work() else None
+        relaxation = None if program is None else program.relaxed()
+        if program is None or relaxation is None:
             self.has_work()
-            return Solution(_found_soon(problem, self.work), _least_price(problem))
-        self.fractions += relaxation.bound
+            return self._at_once(problem)
+        first = relaxation.bound
         known, cost, left, share = NONE, inf, Part(problem, ()), 1.0
         idle = 0 if len(problem.prices) >= LARGE else IDLE
         while not relaxation.is_whole:
             known = self._nearest(relaxation, known, NEAREST[:1] if idle < IDLE else NEAREST)
             cost = inf if known.chosen is None else cost_of(problem, known.chosen)
             if cost <= relaxation.bound * (1.0 + self.near) or not self.has_work():
-                return Solution(known.chosen, relaxation.bound)
+                return Solution(known.chosen, relaxation.bound, first)
             left = relaxation.below(cost)
             share = len(left.problem.prices) / len(problem.prices)
             if idle == IDLE or share <= FEW:
@@ -176,9 +181,9 @@ class ExactSolver:
                 idle = 0 if risen > RISING * gap else idle + 1
                 relaxation = closer
         if relaxation.is_whole:
-            return Solution(relaxation.taken(0.5), relaxation.bound)
+            return Solution(relaxation.taken(0.5), relaxation.bound, first)
         if self.near > PROVED and len(problem.prices) > MANY:
-            return Solution(known.chosen, relaxation.bound)
+            return Solution(known.chosen, relaxation.bound, first)
         if share <= FEW and idle < IDLE:
             cheaper = self.solve(left.problem, effort)
         elif effort < ROUNDS or (share <= FEWER and effort < MOST):
@@ -187,36 +192,42 @@ class ExactSolver:
             key, number = relaxation.most_halved()
             ways = taken_or_not(left.problem, key, left.candidates.index(number))
             cheaper = self._best_of(left.problem, ways, effort)
-        best = _cheaper(problem, known, outside(left, cheaper))
-        return Solution(best.chosen, max(relaxation.bound, min(cheaper.bound, cost)))
+        best = cheaper_of(problem, known, outside(left, cheaper))
+        return Solution(best.chosen, max(relaxation.bound, min(cheaper.bound, cost)), first)
+
+    def _at_once(self, problem: LocalProblem) -> Solution:
+        """A choice where there is no work for a better one, and a bound."""
+        least = _least_price(problem)
+        return Solution(_found_soon(problem, self.work), least, least)
 
     def _nearest(self, relaxation: Relaxation, known: Solution, many: Iterable[int]) -> Solution:
         """A choice among so many times the kernels that fractions consist of, or a known one that
         is cheaper.
         """
-        problem = relaxation.problem
+        problem, bound = relaxation.problem, relaxation.bound
         for times in many:
             part = among(problem, relaxation.nearest(times))
-            found = Solution(_found_soon(part.problem, self.work), relaxation.bound)
-            known = _cheaper(problem, known, outside(part, found))
+            found = Solution(_found_soon(part.problem, self.work), bound, bound)
+            known = cheaper_of(problem, known, outside(part, found))
         if known.chosen is None:  # what is near the bound may be no choice
-            known = Solution(_found_soon(problem, self.work), relaxation.bound)
+            known = Solution(_found_soon(problem, self.work), bound, bound)
         return known
 
     def _best_of(self, problem: LocalProblem, ways: tuple[Part, Part], effort: int) -> Solution:
         """The best choice of two problems."""
         one, other = (outside(part, self.solve(part.problem, effort)) for part in ways)
-        return Solution(_cheaper(problem, one, other).chosen, min(one.bound, other.bound))
+        chosen = cheaper_of(problem, one, other).chosen
+        return Solution(chosen, min(one.bound, other.bound), min(one.relaxed, other.relaxed))
 
 
 def outside(part: Part, solution: Solution) -> Solution:
     """A part's solution with the numbers that its candidates have outside."""
     if solution.chosen is None:
         return solution
-    return Solution(tuple([part.candidates[n] for n in solution.chosen]), solution.bound)
+    return replace(solution, chosen=tuple([part.candidates[n] for n in solution.chosen]))
 
 
-def _cheaper(problem: LocalProblem, one: Solution, other: Solution) -> Solution:
+def cheaper_of(problem: LocalProblem, one: Solution, other: Solution) -> Solution:
     """The one of two solutions whose choice costs less."""
     if one.chosen is None or other.chosen is None:
         return other if one.chosen is None else one
@@ -249,7 +260,7 @@ def _decided(problem: LocalProblem) -> Solution | None:
         return None
     numbers = range(len(problem.prices))
     best = min(numbers, key=lambda n: (problem.prices[n], len(problem.inputs[n]), n))
-    return Solution((best,), problem.prices[best])
+    return Solution((best,), problem.prices[best], problem.prices[best])
 
 
 def _least_price(problem: LocalProblem) -> float:

@@ -1,7 +1,7 @@
 """Extraction: the kernels that make the outputs at least cost, each shared value once.
 
 In: a view and its candidates. Out: an `Extraction`: chosen kernels in order, cost, a lower bound on
-any choice.
+any choice. All extractions for one graph share one `Work`.
 
 The choice is cut into independent parts, and each is decided with a proof; equal parts are decided
 once. Where no work is left, a part's choice is the best one found by then. Work is counted, and
@@ -33,7 +33,7 @@ class Extraction:
     bound: float
     components: int
     distinct: int
-    timed_out: bool = False
+    budget_spent: bool = False
 
     @property
     def gap(self) -> float:
@@ -42,10 +42,14 @@ class Extraction:
         return max(0.0, (cost - self.bound) / cost) if cost > 0 else 0.0
 
 
-def extract(found: CandidateSet, budget: float = 2.0) -> Extraction:
-    """Chooses kernels, with work of so many seconds for few candidates."""
-    seconds = budget * max(1.0, len(found.candidates) / BUDGETED)
-    solver = ExactSolver(Work(seconds), found.memoise)
+def work_for(found: CandidateSet, budget: float = 2.0) -> Work:
+    """The work of choosing among candidates: of so many seconds where these are few."""
+    return Work(budget * max(1.0, len(found.candidates) / BUDGETED))
+
+
+def extract(found: CandidateSet, work: Work | None = None) -> Extraction:
+    """Chooses kernels with the work that is left; where none is given, with the usual one."""
+    solver = ExactSolver(work_for(found) if work is None else work, found.memoise)
     solutions: dict[LocalProblem, Solution] = table(found.memoise)
     preferred: dict[int, int] = {}
     bound = 0.0
@@ -62,4 +66,4 @@ def extract(found: CandidateSet, budget: float = 2.0) -> Extraction:
                 preferred.setdefault(key, candidate.number)
     selection = select(found, preferred, again=True)
     bound = min(bound, selection.cost)
-    return Extraction(selection, bound, len(parts), len(solver.solved), solver.timed_out)
+    return Extraction(selection, bound, len(parts), len(solver.solved), solver.budget_spent)

@@ -49,15 +49,15 @@ class KernelChoice:
 @dataclass(frozen=True)
 class ExtractionReport:
     """What the choice of kernels came to: modelled seconds with a kernel an operation and with
-    those chosen, a lower bound of any choice, whether time kept that from a proof, and what was
-    rejected.
+    those chosen, a lower bound of any choice, whether the budget for extraction was spent before a
+    proof, and what was rejected.
     """
 
     cost_before: float
     cost: float
     bound: float
     gap: float
-    timed_out: bool
+    budget_spent: bool
     rejected: int
     choices: tuple[KernelChoice, ...]
 
@@ -67,7 +67,7 @@ class ExtractionReport:
         if self.gap <= PROVED:
             return "proved optimal"
         gap = f"gap {self.gap:.2%}" if self.gap >= SHOWN else f"gap less than {SHOWN:.2%}"
-        return gap + " (time ran out)" * self.timed_out
+        return gap + " (budget spent)" * self.budget_spent
 
 
 @dataclass
@@ -108,7 +108,7 @@ class SaturateReport:
     cost_after: float = 0.0
     bound: float = 0.0
     gap: float = 0.0
-    timed_out: bool = False
+    budget_spent: bool = False
     remembered: bool = False
     among: str = ""
     components: int = 0
@@ -123,10 +123,10 @@ class SaturateReport:
 
     @property
     def is_settled(self) -> bool:
-        """Whether time had no say: the fixpoint was reached, and the choice is near the best, or
-        not for want of time.
+        """Whether a better choice is not to be had by a larger budget: the fixpoint was reached,
+        and the choice is near the best, or not for want of work.
         """
-        return self.saturated and (not self.timed_out or self.gap <= NEAR)
+        return self.saturated and (not self.budget_spent or self.gap <= NEAR)
 
     @property
     def fixpoint(self) -> str:
@@ -148,7 +148,7 @@ class SaturateReport:
             self.cost_after,
             self.bound,
             self.gap,
-            self.timed_out,
+            self.budget_spent,
             self.rejected,
             self.choices,
         )

@@ -11,7 +11,7 @@ of the least cost is next.
 
 A large problem in which each class is tied to many is solved along its chain (`chain.py`), and the
 choice is near the best one. Where the linear programs of its links are near what these cost, so is
-that of the whole, and the whole is solved.
+that of the whole, and the whole is solved. The chain is followed even so where that takes too much.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
 
-from mgn.passes.saturate.extraction.chain import LONG, chain_of
+from mgn.passes.saturate.extraction.chain import LONG, Chain, chain_of
 from mgn.passes.saturate.extraction.components import Choices, LocalProblem, Part, apart
 from mgn.passes.saturate.extraction.elimination import full_prices, width_of
 from mgn.passes.saturate.extraction.exact import (
@@ -27,6 +27,7 @@ from mgn.passes.saturate.extraction.exact import (
     PROVED,
     ExactSolver,
     Solution,
+    cheaper_of,
     cost_of,
     outside,
 )
@@ -42,10 +43,18 @@ WIDE = 24
 solve as a whole.
 """
 
-FIRM = 0.02
+FIRM = 0.005
 """How far the linear programs of links may be, relatively, from what links cost, where that of the
 whole is soon decided too.
 """
+
+HALF = 0.5
+"""The share of the work that is left which each way to solve a long problem may take, while there
+is another way.
+"""
+
+UNKNOWN = Solution(None, 0.0, 0.0)
+"""Of a problem that nothing is known of yet."""
 
 Arc = tuple[int, int]
 """A class, and the candidate that it is taken from."""
@@ -56,16 +65,21 @@ def cheapest_choice(problem: LocalProblem, solver: ExactSolver) -> Solution:
     tree = full_prices(problem, [set(items) for items in problem.inputs])[1]
     if any(key not in tree for key in problem.demands):
         return NONE
+    if len(problem.prices) >= LARGE and (chain := _long_chain(problem, solver)) is not None:
+        return _along_chain(problem, chain, tree, solver)
+    return as_a_whole(problem, tree, solver)
+
+
+def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolver) -> Solution:
+    """The choice without rings of least cost, from the cheapest closed ones."""
     waiting: list[tuple[float, int, frozenset[Arc], tuple[int, ...]]] = []
     pending: list[frozenset[Arc]] = [frozenset()]
-    best = _along_chain(problem, tree, solver)
-    if best.chosen is not None:
-        return best
-    entered, least = 0, 0.0
+    best, entered, least, relaxed = UNKNOWN, 0, 0.0, 0.0
     while True:
         for arcs in pending:
             part = without(problem, arcs)
             solution = solver.solve(part.problem)
+            relaxed = relaxed if arcs else solution.relaxed
             if solution.chosen is not None:
                 chosen = tuple([part.candidates[number] for number in solution.chosen])
                 heappush(waiting, (max(solution.bound, least), entered, arcs, chosen))
@@ -76,38 +90,67 @@ def cheapest_choice(problem: LocalProblem, solver: ExactSolver) -> Solution:
         least = bound
         rings = rings_of(problem, closed, arcs)
         chosen = _repaired(problem, closed, tree, solver) if rings else closed
-        best = _better(problem, best, chosen, bound)
-        sure = bound * (1.0 + max(solver.near, PROVED if len(problem.prices) <= LARGE else NEAR))
-        is_best = best.chosen is not None and cost_of(problem, best.chosen) <= sure
-        if not rings or is_best or cost_of(problem, closed) > sure or not solver.has_work():
+        best = _better(problem, best, Solution(chosen, bound, relaxed))
+        may_do = best.chosen is not None and _may_do(problem, best.chosen, bound, solver)
+        if not rings or may_do or not _may_do(problem, closed, bound, solver):
+            return best
+        if not solver.has_work():
             return best
         if solver.near > PROVED and len(problem.prices) > LONG:
             return best
         pending = [arcs | some for some in _arcs_of(problem, rings[0])]
 
 
-def _along_chain(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolver) -> Solution:
-    """The cheapest choice of a long problem, from the links of its chain."""
-    if len(problem.prices) < LARGE:
-        return NONE
+def _long_chain(problem: LocalProblem, solver: ExactSolver) -> tuple[Part, Chain] | None:
+    """What a large problem needs, and that as a chain, if it is too hard to solve as a whole."""
     large = [part.problem for part in solver.parts(problem) if len(part.candidates) >= LARGE]
     if all(width_of(part) <= WIDE for part in large):
-        return NONE
+        return None
     needed = without_needless(problem)
     chain = chain_of(needed.problem)
-    if chain is None:
-        return NONE
+    return None if chain is None else (needed, chain)
+
+
+def _along_chain(
+    problem: LocalProblem, long: tuple[Part, Chain], tree: Mapping[int, int], solver: ExactSolver
+) -> Solution:
+    """A choice near the cheapest one of a long problem, from the links of its chain; the cheapest
+    one where that of the whole is soon found.
+    """
+    needed, chain = long
     roughly = ExactSolver(solver.work, solver.memoise, NEAR)
-    solve = partial(cheapest_choice, solver=roughly)
-    chain.bound(solve)
-    if roughly.whole <= roughly.fractions * (1.0 + FIRM) and not roughly.timed_out:
-        return NONE
-    found = outside(needed, chain.nearest(solve))
+    solve = partial(_while_there_is_work, solver=roughly)
+    eased = chain.easiest(solve)
+    whole = sum([item.solution.bound for item in eased])
+    relaxed = sum([item.solution.relaxed for item in eased])
+    best = UNKNOWN
+    if whole <= relaxed * (1.0 + FIRM) and not roughly.budget_spent:
+        with solver.work.shared(HALF):
+            best = as_a_whole(problem, tree, solver)
+        if best.chosen is not None and _may_do(problem, best.chosen, best.bound, solver):
+            return best
+    with solver.work.shared(HALF):
+        found = outside(needed, chain.nearest(solve, eased))
     solver.solved |= roughly.solved
-    solver.timed_out |= roughly.timed_out
-    if found.chosen is None or not rings_of(problem, found.chosen):
-        return found
-    return Solution(_repaired(problem, found.chosen, tree, solver), found.bound)
+    solver.budget_spent |= roughly.budget_spent
+    if found.chosen is not None and rings_of(problem, found.chosen):
+        found = replace(found, chosen=_repaired(problem, found.chosen, tree, solver))
+    if found.chosen is None and best.chosen is None:
+        best = as_a_whole(problem, tree, solver)
+    return _better(problem, best, found)
+
+
+def _while_there_is_work(problem: LocalProblem, solver: ExactSolver) -> Solution:
+    """The cheapest choice, unless no work is left."""
+    return cheapest_choice(problem, solver) if solver.has_work() else UNKNOWN
+
+
+def _may_do(
+    problem: LocalProblem, chosen: Iterable[int], bound: float, solver: ExactSolver
+) -> bool:
+    """Whether a choice is as near a bound as it has to be."""
+    near = max(solver.near, PROVED if len(problem.prices) <= LARGE else NEAR)
+    return cost_of(problem, chosen) <= bound * (1.0 + near)
 
 
 def _arcs_of(problem: LocalProblem, ring: Sequence[Arc]) -> list[frozenset[Arc]]:
@@ -119,13 +162,10 @@ def _arcs_of(problem: LocalProblem, ring: Sequence[Arc]) -> list[frozenset[Arc]]
     return found
 
 
-def _better(
-    problem: LocalProblem, best: Solution, chosen: tuple[int, ...], bound: float
-) -> Solution:
-    """The cheaper one of two choices, with a bound."""
-    if best.chosen is None or cost_of(problem, chosen) < cost_of(problem, best.chosen):
-        return Solution(chosen, bound)
-    return Solution(best.chosen, bound)
+def _better(problem: LocalProblem, one: Solution, other: Solution) -> Solution:
+    """The cheaper one of two choices, and the larger one of two bounds."""
+    bound, relaxed = max(one.bound, other.bound), max(one.relaxed, other.relaxed)
+    return Solution(cheaper_of(problem, one, other).chosen, bound, relaxed)
 
 
 def without(
@@ -147,7 +187,7 @@ def _repaired(
 ) -> tuple[int, ...]:
     """A choice without rings near one with some. From each ring the arcs of a class go without
     which the choice is the cheapest: of the candidates chosen, and of all that write a class of a
-    ring.
+    ring. Where no work is left, all go that may.
 
     The tree has for each class the candidate that writes it at least price with all that it needs;
     its arcs make no ring, and stay.
@@ -157,24 +197,38 @@ def _repaired(
     best: dict[int, tuple[int, ...]] = {}
     place_of: dict[int, int] = {}
     while rings := rings_of(problem, choice, arcs):
-        if _add_writers(problem, rings, tree, numbers) or not pieces:
+        is_at_once = not solver.has_work()
+        if is_at_once:
+            removable = [_removable(problem, ring, tree).values() for ring in rings]
+            arcs = arcs.union(*[some for found in removable for some in found])
+        if _add_writers(problem, rings, tree, numbers) or is_at_once or not pieces:
             pieces = dict(enumerate(_pieces(without(problem, arcs, sorted(numbers)))))
             best = {place: _best_of(piece, solver) for place, piece in pieces.items()}
             place_of = {n: place for place, piece in pieces.items() for n in piece.candidates}
             rings = []
         for ring in rings:
             tried: list[tuple[float, int, frozenset[Arc], Part]] = []
-            for (key, number), some in zip(ring, _arcs_of(problem, ring), strict=True):
-                if (key, tree.get(key)) not in some:
-                    place = place_of[number]
-                    left = _less(pieces[place], some)
-                    found = cost_of(problem, _best_of(left, solver))
-                    tried.append((found - cost_of(problem, best[place]), place, some, left))
+            for number, some in _removable(problem, ring, tree).items():
+                place = place_of[number]
+                left = _less(pieces[place], some)
+                found = cost_of(problem, _best_of(left, solver))
+                tried.append((found - cost_of(problem, best[place]), place, some, left))
             _, place, some, left = min(tried, key=lambda item: item[0])
             arcs |= some
             pieces[place], best[place] = left, _best_of(left, solver)
         choice = tuple([number for chosen in best.values() for number in chosen])
     return choice
+
+
+def _removable(
+    problem: LocalProblem, ring: Sequence[Arc], tree: Mapping[int, int]
+) -> dict[int, frozenset[Arc]]:
+    """The arcs of each class of a ring that may go, by the kernel that the class is taken from."""
+    return {
+        number: some
+        for (key, number), some in zip(ring, _arcs_of(problem, ring), strict=True)
+        if (key, tree.get(key)) not in some
+    }
 
 
 def _add_writers(

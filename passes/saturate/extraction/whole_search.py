@@ -26,6 +26,7 @@ from mgn.passes.saturate.candidates.within import SLACK, Within
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.extraction.extract import Extraction, extract
 from mgn.passes.saturate.extraction.report import PROVED
+from mgn.passes.saturate.extraction.work import Work
 
 STEPS = (0.05, 0.15, 0.4, 1.0)
 """Where the figures lie between what any choice costs at least and what the known one costs."""
@@ -40,20 +41,22 @@ class Searched:
 
 
 def search_whole(
-    view: View, known: Searched, device: Device, limits: CutLimits, budget: float
+    view: View, known: Searched, device: Device, limits: CutLimits, work: Work
 ) -> Searched:
-    """The candidates and the choice, or a cheaper one among more candidates."""
-    return _WholeSearch(view, known, device, limits, budget).best()
+    """The candidates and the choice, or a cheaper one among more candidates, with the work that is
+    left.
+    """
+    return _WholeSearch(view, known, device, limits, work).best()
 
 
 class _WholeSearch:
     """The search beside what is known of a graph."""
 
     def __init__(
-        self, view: View, known: Searched, device: Device, limits: CutLimits, budget: float
+        self, view: View, known: Searched, device: Device, limits: CutLimits, work: Work
     ) -> None:
         self.view, self.known, self.device, self.limits = view, known, device, limits
-        self.budget = budget
+        self.work = work
         self.every = EveryKernel(view, known.found, device, limits)
         self.placer = Placer(view)
         for key in known.found.handed:
@@ -101,9 +104,9 @@ class _WholeSearch:
             if item.number < usual or within.cost_with(item) <= most * (1.0 + SLACK)
         ]
         wider = wider.only(kept if self.view.left else undominated(kept))
-        if len(wider.candidates) > self.limits.likely:
+        if len(wider.candidates) > self.limits.likely or self.work.left <= 0.0:
             raise TooMany
-        return Searched(wider, extract(wider, self.budget))
+        return Searched(wider, extract(wider, self.work))
 
     def _described(self, best: Searched, left_out: Counter[str]) -> Searched:
         """The search with what it left out and why."""

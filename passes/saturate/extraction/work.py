@@ -3,6 +3,10 @@
 In: what was done. Out: what is left. The figures are of one core of an Intel Xeon (Rocket Lake).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
+
 STATE = 5e-6
 """Seconds for a state that is met while a class is eliminated."""
 PIVOT = 1.5e-9
@@ -22,6 +26,16 @@ class Work:
 
     def __init__(self, seconds: float) -> None:
         self.left = seconds
+
+    @contextmanager
+    def shared(self, share: float) -> Iterator[None]:
+        """Within it, only that share may be done of what is left."""
+        kept = max(self.left, 0.0) * (1.0 - share)
+        if kept < inf:
+            self.left -= kept
+        yield
+        if kept < inf:
+            self.left += kept
 
     def did(self, count: float, seconds: float) -> None:
         """Takes off what was done so many times, each of so many seconds."""

@@ -4,10 +4,12 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import permutations
 
 import pytest
 
 import mgn
+from benchmarks.graphs.irregular_graphs import irregular_graph
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.passes.saturate import SaturateOptions, saturate_graph
@@ -17,8 +19,10 @@ from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.check import check_selection
 from mgn.passes.saturate.egraph.view import View
-from mgn.passes.saturate.extraction.chosen_joins import join_chosen
+from mgn.passes.saturate.extraction.chosen_joins import Joins, join_chosen
 from mgn.passes.saturate.extraction.extract import Extraction, extract
+from mgn.passes.saturate.extraction.report import PROVED
+from mgn.passes.saturate.extraction.selection import Selection
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.simplify import simplify_graph
 from tests.passes.saturate.exported_blocks import BLOCKS
@@ -78,6 +82,37 @@ def test_the_bound_holds_for_choices_with_joined_kernels(device: Device) -> None
 def test_joined_kernels_are_not_joined_once_more(device: Device) -> None:
     for name, view, found, _, after in choices(device.name):
         assert join_chosen(view, found, after, device, NARROW) is after, name
+
+
+@BOTH
+def test_a_large_choice_is_proved_once_more_where_joining_left_no_proof(device: Device) -> None:
+    for kind in ("resnet", "nas"):
+        report = saturate_graph(irregular_graph(kind, 1, 500), device)
+        assert report.candidates > 500 and report.gap <= PROVED
+
+
+@BOTH
+def test_a_value_that_both_kernels_write_is_written_once_by_the_kernel_of_both(
+    device: Device,
+) -> None:
+    tried = 0
+    for seed in (10, 11):
+        view = saturated_view(random_graph(seed, 25))
+        found = find_candidates(view, device, Reach(view), CutLimits())
+        for first, second in permutations(found.candidates, 2):
+            shared = {*first.results}.intersection(second.results)
+            if not shared or {*first.results}.isdisjoint(second.inputs):
+                continue
+            writer = dict.fromkeys((*second.inputs, *second.results), second.number)
+            writer |= dict.fromkeys((*second.inputs, *first.results), first.number)
+            chosen = Selection(writer, [first.number, second.number], first.price + second.price)
+            outputs = replace(found, outputs=(*found.outputs, *shared))
+            joins = Joins(view, outputs, Extraction(chosen, 0.0, 1, 1), device, CutLimits())
+            joint = joins.joint(first, second, joins.wanted(first, second))
+            if joint is not None:
+                tried += 1
+                assert len({*joint.results}) == len(joint.results)
+    assert tried >= 10
 
 
 @pytest.mark.parametrize("seed", range(24))

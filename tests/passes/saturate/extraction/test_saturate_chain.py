@@ -2,6 +2,7 @@
 
 import random
 from functools import cache, partial
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,13 @@ from mgn.passes.saturate.extraction.exact import ExactSolver, Solution, cost_of
 from mgn.passes.saturate.extraction.pruning import without_needless
 from mgn.passes.saturate.extraction.rings import cheapest_choice, order_of
 from mgn.passes.saturate.extraction.separators import cuts_of
+from mgn.passes.saturate.extraction.work import Work
 from tests.passes.saturate.extraction.test_saturate_parts import (
     SEEDS,
     enough,
     least_cost,
     random_problem,
+    tied_layers,
 )
 
 
@@ -52,7 +55,7 @@ def test_the_bound_of_a_chain_is_true_and_its_choice_is_one(seed: int) -> None:
     if links is None:
         return
     solve = partial(cheapest_choice, solver=ExactSolver(enough()))
-    found = links.nearest(solve)
+    found = links.nearest(solve, links.easiest(solve))
     assert found.bound <= least_cost(problem, acyclic=True) * (1 + 1e-6)
     if found.chosen is not None:
         written = {item for number in found.chosen for item in problem.results[number]}
@@ -65,8 +68,8 @@ def test_what_is_tried_are_chains_and_choices() -> None:
     links = [found for seed in SEEDS if (found := chain(seed)) is not None]
     assert len(links) >= 20
     assert max(len(found.links) for found in links) >= 4
-    solver = ExactSolver(enough())
-    found = [chain.nearest(partial(cheapest_choice, solver=solver)) for chain in links]
+    solve = partial(cheapest_choice, solver=ExactSolver(enough()))
+    found = [chain.nearest(solve, chain.easiest(solve)) for chain in links]
     assert sum(solution.chosen is not None for solution in found) >= 0.7 * len(found)
 
 
@@ -101,14 +104,62 @@ def test_where_the_programs_of_links_are_near_the_whole_is_solved(
     assert solution.bound == pytest.approx(best)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_the_whole_is_not_solved_the_chain_is_followed(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rings, "LARGE", 2)
+    monkeypatch.setattr(rings, "WIDE", -1)
+    problem = long_problem(seed)
+    monkeypatch.setattr(rings, "FIRM", -1.0)
+    along = cheapest_choice(problem, ExactSolver(enough()))
+    monkeypatch.setattr(rings, "FIRM", 10.0)
+    solve, others = rings.as_a_whole, list[bool]()
+
+    def poor(whole: LocalProblem, *rest: Any) -> Solution:
+        """All candidates, and no bound, for the whole; the links are solved."""
+        others.append(whole is problem)
+        everything = tuple(range(len(whole.prices)))
+        return Solution(everything, 0.0, 0.0) if whole is problem else solve(whole, *rest)
+
+    monkeypatch.setattr(rings, "as_a_whole", poor)
+    solution = cheapest_choice(problem, ExactSolver(enough()))
+    assert any(others)
+    if chain_of(without_needless(problem).problem) is not None:
+        assert along.chosen is not None and solution.chosen is not None
+        assert solution.bound == pytest.approx(along.bound) and solution.bound > 0.0
+        assert cost_of(problem, solution.chosen) <= cost_of(problem, along.chosen) * (1 + 1e-9)
+
+
+def test_links_are_followed_while_there_is_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rings, "LARGE", 2)
+    monkeypatch.setattr(rings, "WIDE", -1)
+    problem = equal_layers(20)
+    solver = ExactSolver(Work(0.0))
+    solution = cheapest_choice(problem, solver)
+    assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
+    assert solver.budget_spent
+    assert solution.bound <= cost_of(problem, solution.chosen)
+
+
+def test_the_linear_programs_of_both_ways_about_a_hub_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A table that all layers read is written or not, and each layer is a linear program then."""
+    monkeypatch.setattr(exact, "WIDTH", 0)
+    solution = ExactSolver(enough()).solve(tied_layers(100, 0.5))
+    assert solution.bound == pytest.approx(500.5)
+    assert 0.9 * solution.bound <= solution.relaxed <= solution.bound * (1 + 1e-9)
+
+
 def test_programs_with_fractions_are_not_near(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three wanted classes each kernel writes two: half of each of three kernels is enough."""
     monkeypatch.setattr(exact, "WIDTH", 0)
     pairs = ((0, 1), (1, 2), (0, 2))
     ways = LocalProblem((0, 1, 2), (*pairs, (0,), (1,), (2,)), ((),) * 6, (2.0,) * 3 + (1.5,) * 3)
     solver = ExactSolver(enough())
-    assert solver.solve(ways).bound == pytest.approx(3.5)
-    assert solver.whole == pytest.approx(3.5) and solver.fractions == pytest.approx(3.0)
+    solution = solver.solve(ways)
+    assert solution.bound == pytest.approx(3.5) and solution.relaxed == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -146,7 +197,7 @@ def test_equal_links_are_solved_once() -> None:
         problem = equal_layers(layers)
         links = chain_of(problem)
         assert links is not None and len(links.links) > layers // 2
-        found = links.nearest(solve)
+        found = links.nearest(solve, links.easiest(solve))
         best = cheapest_choice(problem, solver)
         assert found.chosen is not None and best.chosen is not None
         assert found.bound <= cost_of(problem, best.chosen) * (1 + 1e-6)

@@ -11,6 +11,8 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from benchmarks.graphs import egraph_graphs
+from benchmarks.graphs.irregular_graphs import irregular_graph
+from benchmarks.graphs.small_graphs import small_graph
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
@@ -27,6 +29,7 @@ from mgn.passes.saturate.extraction.flow import flow_preferences
 from mgn.passes.saturate.extraction.report import ExtractionReport, SaturateReport
 from mgn.passes.saturate.extraction.selection import CyclicSelection, select
 from mgn.passes.saturate.extraction.unread_results import drop_unread
+from mgn.passes.saturate.extraction.work import Work
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.schedules.choose import schedule_for
@@ -100,33 +103,67 @@ def test_flow_reaches_classes_whose_operands_come_later() -> None:
     assert flow_preferences(found, order[::-1]).keys() == flow_preferences(found, order).keys()
 
 
-def test_a_choice_that_ran_out_of_time_is_told_from_one_that_is_proved() -> None:
+def test_a_choice_whose_budget_was_spent_is_told_from_one_that_is_proved() -> None:
     def hurried(seconds: float) -> SaturateReport:
         graph = egraph_graphs.training_graph(1)
         return saturate_graph(graph, CPU, SaturateOptions(extract_budget=seconds))
 
     late, best = hurried(0.0), hurried(30.0)
-    assert late.gap > 0.05 and late.timed_out and not late.is_settled
-    assert re.search(r"lower bound .*: gap \d+\.\d+% \(time ran out\)", str(late))
+    assert late.gap > 0.05 and late.budget_spent and not late.is_settled
+    assert re.search(r"lower bound .*: gap \d+\.\d+% \(budget spent\)", str(late))
     assert best.gap == pytest.approx(0) and best.is_settled
     assert re.search(r"lower bound .*: proved optimal$", str(best), re.MULTILINE)
+
+
+@pytest.mark.parametrize("device", [CPU, DEVICES["nvidia-h200"]], ids=["cpu", "gpu"])
+def test_all_choices_for_a_graph_share_one_budget(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done beyond it is a step that was begun, and a few choices that are made at once: one,
+    and others while its rings are broken.
+    """
+    steps: list[float] = []
+    did = Work.did
+
+    def counted(self: Work, count: float, seconds: float) -> None:
+        steps.append(count * seconds)
+        did(self, count, seconds)
+
+    monkeypatch.setattr(Work, "did", counted)
+
+    def steps_of(graph: GraphOp, budget: float) -> list[float]:
+        steps.clear()
+        options = SaturateOptions(extract_budget=budget, memoise=False)
+        saturate_graph(graph.clone(), device, options)
+        return [*steps]
+
+    graphs = [small_graph(seed, 18) for seed in (6, 7, 9)] + [small_graph(6, 16)]
+    graphs += [random_graph(3, 45), irregular_graph("resnet", 1, 300)]
+    spent = 0
+    for graph in graphs:
+        whole, at_once = sum(steps_of(graph, 30.0)), sum(steps_of(graph, 0.0))
+        for share in (0.1, 0.4, 0.7):
+            done = steps_of(graph, share * whole)
+            assert sum(done) <= share * whole + 4 * at_once + max(done)
+            spent += sum(done) > share * whole
+    assert spent >= 3
 
 
 def test_no_choice_depends_on_how_fast_the_clock_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     _, found = choices(egraph_graphs.training_graph(1))
     for budget in (0.0, 0.002, 10.0):
-        usual = extract(found, budget)
+        usual = extract(found, Work(budget))
         with monkeypatch.context() as patch:
             for clock in ("process_time", "perf_counter", "monotonic", "time"):
                 patch.setattr(time, clock, lambda: 1e9 * random.random())
-            assert extract(found, budget) == usual
+            assert extract(found, Work(budget)) == usual
 
 
 def test_a_choice_that_no_method_proves_is_not_called_proved() -> None:
     report = ExtractionReport(3.0, 2.0, 1.9, 0.05, False, 0, ())
     assert report.proof == "gap 5.00%"
     assert replace(report, gap=3e-5).proof == "gap less than 0.01%"
-    assert replace(report, gap=1e-12, timed_out=True).proof == "proved optimal"
+    assert replace(report, gap=1e-12, budget_spent=True).proof == "proved optimal"
 
 
 def test_a_value_that_a_kernel_could_write_and_nobody_reads_is_not_written() -> None:

@@ -320,7 +320,7 @@ def test_without_time_there_is_a_choice_and_a_bound(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(exact, "WORK", 0)
     solver = ExactSolver(Work(0.0))
     solution = solver.solve(pairs_in_a_ring(2))
-    assert solver.timed_out
+    assert solver.budget_spent
     assert solution.chosen is not None and len(solution.chosen) >= 6
     assert 0.0 < solution.bound <= 6.0
 
