@@ -212,9 +212,9 @@ class OptimizeReport:
         return sum(seconds for _, seconds in self.times)
 
     @property
-    def is_settled(self) -> bool:
-        """Whether compiling again would come to the same: no limit on time had a say."""
-        return self.saturation is None or bool(getattr(self.saturation, "is_settled", True))
+    def is_repeatable(self) -> bool:
+        """Whether compiling again comes to the same: no clock had a say."""
+        return self.saturation is None or bool(getattr(self.saturation, "is_repeatable", True))
 
     @property
     def roofline_seconds(self) -> float:

@@ -76,7 +76,7 @@ def compile_or_recall(
     compiled.report.times.insert(0, ("look up", looked))
     if reference is not None:
         compiled.report.times.insert(1, ("search at the reference", found_reference))
-    if compiled.report.is_settled and declared.issuperset(compiled.parameters):
+    if compiled.report.is_repeatable and declared.issuperset(compiled.parameters):
         _keep(cache, key, compiled)
     return compiled
 

@@ -21,6 +21,7 @@ from mgn.dialects.kernel.device import DEVICES
 from mgn.driver.compilation import compile_graph
 from mgn.driver.report import OptimizeReport
 from mgn.passes.saturate import Rule, RuleClass, SaturateOptions, register_rule
+from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.passes.saturate.memo import forget_choices
 from mgn.passes.saturate.rules.table import RULES
 from mgn.program_cache.cache import compile_or_recall
@@ -35,6 +36,19 @@ TEXT = """
 graph g[B = 4](x: f32[B, 8]) {
   param w: f32[8, 8] as "weight" = normal(std = 0.5)
   return y = softmax(x @ w * 2.5), z = sum(x, axis = 0)
+}
+"""
+TIED = """
+graph g(x: f32[64, 96], t: i32[64]) {
+  h = x
+  for i in 0..3 {
+    param a: f32[96, 96] as "a.{i}" = normal()
+    param s: f32[96] as "s.{i}" = ones()
+    n = rms_norm(h, s)
+    h = h + silu(n @ a.T) * sigmoid(n) + softmax(n) * tanh(h)
+  }
+  loss = cross_entropy(h, t)
+  return loss
 }
 """
 CPU = DEVICES["cpu"]
@@ -299,5 +313,21 @@ def test_nothing_is_recalled_where_it_is_turned_off(
 def test_a_choice_that_ran_out_of_time_is_not_kept(tmp_path: Path) -> None:
     hurried = SaturateOptions(time_budget=0.0)
     exe = mgn.compile(mgn.parse(TEXT), saturation=hurried)
-    assert not exe.report.is_settled
+    assert not exe.report.is_repeatable
     assert entries(tmp_path) == []
+
+
+def test_a_choice_that_had_too_little_work_is_kept(tmp_path: Path) -> None:
+    """Work is counted: another process would come to the same. A step of SmolLM2 in tf32, whose
+    choice is within a hundredth of its bound, was compiled anew by every process.
+    """
+    poor = SaturateOptions(extract_budget=0.0)
+
+    def compiled() -> OptimizeReport:
+        program = mgn.parse(TIED)
+        return mgn.compile(program, device="cpu", mode="training", saturation=poor).report
+
+    report = compiled().saturation
+    assert isinstance(report, SaturateReport) and report.budget_spent and not report.is_settled
+    assert entries(tmp_path) != []
+    assert compiled().recalled

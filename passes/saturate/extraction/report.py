@@ -122,6 +122,13 @@ class SaturateReport:
         return not self.limits
 
     @property
+    def is_repeatable(self) -> bool:
+        """Whether saturating and choosing again comes to the same: the fixpoint was reached, and no
+        clock had a say. Work is counted, so a choice that had too little of it is the same, too.
+        """
+        return self.saturated
+
+    @property
     def is_settled(self) -> bool:
         """Whether a better choice is not to be had by a larger budget: the fixpoint was reached,
         and the choice is near the best, or not for want of work.

@@ -119,8 +119,8 @@ def test_a_choice_whose_budget_was_spent_is_told_from_one_that_is_proved() -> No
 def test_all_choices_for_a_graph_share_one_budget(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is done beyond it is a step that was begun, and a few choices that are made at once: one,
-    and others while its rings are broken.
+    """What is done beyond it is a step that was begun, and a few choices that are made at once:
+    one, and others while its rings are broken.
     """
     steps: list[float] = []
     did = Work.did
