@@ -283,7 +283,6 @@ class DeviceCarrier:
         with launched.in_pieces({}, placed={"x"}, left={"total", "squares"}):
             left = _begun(queue, total.view(np.uint8), launched.place("total"), is_blocking=False)
             yield lambda: is_done(left)
-        begun.clear()
 
     def squares(self, turn: int, total: np.ndarray) -> float:
         """On the device, where it has all of the sum."""

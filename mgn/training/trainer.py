@@ -77,8 +77,8 @@ class Trainer:
     has each rank keep the optimiser's states of some parameters alone, and `bucket` is how many MiB
     of gradients leave together.
 
-    `eval_graph` names another graph of the program, with parameters and states of the same names,
-    which `run_eval` and the evaluations of `fit` compute in the place of the one that is trained.
+    `eval_graph` names another graph of the program, with parameters and states of the same names.
+    `run_eval` and the evaluations of `fit` compute it in the place of the one that is trained.
     """
 
     def __init__(
