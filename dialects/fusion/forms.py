@@ -56,7 +56,7 @@ from mgn.dialects.fusion.product_bodies import (
     takes_half,
 )
 from mgn.dialects.mgn.composite import shape_of
-from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.operation import OPERATIONS, Kind, TensorOp
 from mgn.dialects.shapes import reduce_shape
 from mgn.dialects.shifts import LARGEST, Step, largest_only_shift
 from mgn.dialects.types import element_of
@@ -71,7 +71,7 @@ BLOCK_SUMS = "block_sums"
 """Sums of blocks of rows beside what a kernel does with each row."""
 
 MULTIPLIED: dict[str, int] = dict(zip(ATTENTION_GRADIENT, (2, 4, 4), strict=True))
-"""How many of its operands are multiplied."""
+"""How many operands of what attention's gradient is made of are multiplied."""
 
 WHOLE_COMPOSITES = frozenset({"attention", UPDATE, RECURRENCE, *ATTENTION_GRADIENT})
 """Composites that a template computes as they stand, of which the e-graph makes kernels."""
@@ -338,27 +338,32 @@ def keeps_rounding(name: str, values: Mapping[str, Any]) -> bool:
     return name in MOVED or (name == "pad" and values["value"] == 0)
 
 
-def _rounded_to(value: SSAValue) -> str | None:
+def multiplied_operands(name: str) -> int:
+    """How many of its first operands an operation multiplies that a matrix unit may compute."""
+    if name in MULTIPLIED:
+        return MULTIPLIED[name]
+    if name in HELD_WHOLE["attention"]:
+        return 3
+    return 2 if OPERATIONS[name].kind is Kind.CONTRACTION else 0
+
+
+def rounded_to(value: SSAValue) -> str | None:
     """What a value is known to be rounded to."""
     element, op = element_of(value.type).name, value.owner
     if not isinstance(op, TensorOp) or not op.operands:
         return element if element in HALVES else None
     rounded = rounded_by(op.spec.name, element, element_of(op.operands[0].type).name)
     if rounded is None and keeps_rounding(op.spec.name, op.values):
-        return _rounded_to(op.operands[0])
+        return rounded_to(op.operands[0])
     return rounded
 
 
 def _verify_unit(kernel: KernelBody, operations: Operations, unit: str) -> None:
     """What the unit is to multiply is rounded to that."""
-    attentions = (*HELD_WHOLE["attention"], *ATTENTION_GRADIENT)
     given = [
-        value
-        for op in operations
-        if op.spec.kind is Kind.CONTRACTION or op.spec.name in attentions
-        for value in op.operands[: MULTIPLIED.get(op.spec.name, 3)]
+        value for op in operations for value in op.operands[: multiplied_operands(op.spec.name)]
     ]
-    if {_rounded_to(value) for value in given} != {unit}:
+    if {rounded_to(value) for value in given} != {unit}:
         _fail(kernel, f"what it multiplies is not rounded to {unit or 'its unit'}")
 
 

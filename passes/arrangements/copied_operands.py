@@ -80,17 +80,19 @@ def _moved(b: Emitter, value: SSAValue, moves: Sequence[TensorOp]) -> SSAValue:
 @dataclass(frozen=True)
 class CopiedOperands:
     """A product whose operands of the given positions are copied for a matrix unit; of those that
-    are `rounded`, what they are moved from.
+    are `rounded`, what they are moved from. Those that are `lying` in memory as they would be
+    copied are taken from there.
     """
 
     operands: tuple[int, ...]
     unit: str
     rounded: tuple[int, ...] = ()
+    lying: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:
         copied = " and ".join(SIDES[n] for n in self.operands if n not in self.rounded)
-        rounded = " and ".join(SIDES[n] for n in self.rounded)
+        rounded = " and ".join(SIDES[n] for n in (*self.rounded, *self.lying))
         said = [f"{copied} operand copied"] * bool(copied)
         return ", ".join([*said, *[f"{rounded} operand rounded before"] * bool(rounded)])
 
@@ -111,19 +113,19 @@ class CopiedOperands:
             operands = dict(zip(places, values, strict=True))
             flags = {name: product.values[name] for name in FLAGS}
             element = ELEMENT_TYPES[element_of(product.operands[0].type).name]
-            for number in self.operands:
+            for number in (*self.operands, *self.lying):
                 if self.unit == "tf32":
                     operands[number] = b.round_tf32(operands[number])
                 elif element.name != self.unit:
                     operands[number] = b.cast(operands[number], element)
                 if number in moves:
                     operands[number] = _moved(b, operands[number], moves[number])
-                else:
+                elif number in self.operands:
                     flags[FLAGS[number]] = number == 1
             return b.matmul(operands[0], operands[1], **flags)
 
         made = Made(product, copies, multiply, [product.operands[n] for n in kept])
-        facts = {ROUNDED: 1} if self.unit == "tf32" and not kept else None
+        facts = {ROUNDED: 1} if self.unit == "tf32" and {*kept} <= {*self.lying} else None
         pieces.finish(KernelKind.CONTRACTION, [made], facts)
 
     def _rounded(self, pieces: KernelPieces, moves: Sequence[TensorOp]) -> SSAValue:

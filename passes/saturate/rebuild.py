@@ -10,11 +10,14 @@ from xdsl.dialects.builtin import UNKNOWN_LOC, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, ScheduleAttr
+from mgn.dialects.fusion.forms import rounded_to
+from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.encoding.facts import Leaf
 from mgn.passes.saturate.extraction.selection import Selection
+from mgn.passes.saturate.prices.matrix_price import unit_of
 
 _KINDS = {kind: StringAttr(str(kind)) for kind in KernelKind}
 
@@ -56,13 +59,21 @@ class _Rebuilder:
         operands = [self._in_memory(key) for key in reads]
         block = Block(arg_types=[operand.type for operand in operands])
         inside: dict[int, SSAValue] = dict(zip(reads, block.args, strict=True))
+        on_unit = unit_of(candidate.template.facts) == "tf32"
+        shown: dict[SSAValue, SSAValue] = {}
         for name, number, operand_keys in candidate.body:
             for key in operand_keys:
                 if key not in inside:
                     inside[key] = self._constant(key, block)
             signature = self.view.signatures[number]
+            given = [inside[key] for key in operand_keys]
+            for place in signature.rounded if on_unit else ():
+                value = given[place]
+                if value not in shown:
+                    shown[value] = _shown_rounded(value, block)
+                given[place] = shown[value]
             op = signature.spec.op_class.create(
-                operands=[inside[key] for key in operand_keys],
+                operands=given,
                 result_types=[signature.type],
                 properties=signature.property_dict,
                 location=locations.get(name, UNKNOWN_LOC),
@@ -118,3 +129,14 @@ class _Rebuilder:
         )
         block.add_op(op)
         return op.results[0]
+
+
+def _shown_rounded(value: SSAValue, block: Block) -> SSAValue:
+    """A value that is rounded to tf32 where that can be seen in a kernel's body: it may have been
+    rounded where it was written.
+    """
+    if rounded_to(value) == "tf32":
+        return value
+    op = OPERATIONS["round_tf32"].op_class.create(operands=[value], result_types=[value.type])
+    block.add_op(op)
+    return op.results[0]

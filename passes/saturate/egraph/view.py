@@ -7,7 +7,7 @@ whether it already lies in memory.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,11 +16,12 @@ from xdsl.ir import Attribute
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.fusion.attention_bodies import TOTALS
-from mgn.dialects.fusion.forms import HELD_WHOLE, WHOLE_COMPOSITES
+from mgn.dialects.fusion.forms import HELD_WHOLE, WHOLE_COMPOSITES, multiplied_operands
 from mgn.dialects.mgn.operation import OPERATIONS, Kind, OperationSpec
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.engine import ClassNode, SaturatedGraph
+from mgn.passes.saturate.egraph.roundings import rounded_classes
 from mgn.passes.saturate.encoding.facts import Facts, Leaf, Properties, splat_number
 
 HEAVY_KINDS = {
@@ -42,17 +43,20 @@ HEAVY_COMPOSITES = {name: KernelKind(kind) for kind, names in HELD_WHOLE.items()
 
 @dataclass(frozen=True)
 class Signature:
-    """An e-node without its operands' identity: all that decides legality and price."""
+    """An e-node without its operands' identity: all that decides legality and price. `rounded` are
+    the places of what it multiplies that is known to be rounded to tf32, wherever it comes from.
+    """
 
     name: str
     properties: Properties
     type: TensorType
     operand_types: tuple[TensorType, ...]
+    rounded: tuple[int, ...] = ()
 
     @cached_property
     def fingerprint(self) -> int:
         """The hash, worked out once."""
-        return hash((self.name, self.properties, self.type, self.operand_types))
+        return hash((self.name, self.properties, self.type, self.operand_types, self.rounded))
 
     def __hash__(self) -> int:
         return self.fingerprint
@@ -205,8 +209,11 @@ def make_view(
         _keep_computable(members, graph.leaves)
     order = _acyclic_order(members, roots, graph.leaves)
     facts = graph.facts
+    rounded = rounded_classes(
+        graph.nodes, facts.handle_types, lambda node, key: _signature(facts, node, key).values
+    )
     signatures: list[Signature] = []
-    numbers: dict[tuple[str, int, tuple[int, ...]], int] = {}
+    numbers: dict[tuple[str, int, tuple[int, ...], tuple[int, ...]], int] = {}
     classes: dict[int, ValueClass] = {}
     for key in order:
         value = ValueClass(key, facts.handle_types[key], [])
@@ -216,11 +223,13 @@ def make_view(
             value.inline = leaf.kind == "constant" and splat_number(leaf.key) is not None
         for node in members.get(key, ()):
             types = tuple(facts.types(facts.handle_types[operand]) for operand in node.operands)
-            shape = (node.name, node.attributes, types)
+            count = multiplied_operands(node.name) if rounded else 0
+            places = tuple(n for n, item in enumerate(node.operands[:count]) if item in rounded)
+            shape = (node.name, node.attributes, types, places)
             number = numbers.get(shape)
             if number is None:
                 number = numbers[shape] = len(signatures)
-                signatures.append(_signature(facts, node, key))
+                signatures.append(replace(_signature(facts, node, key), rounded=places))
             value.members.append(Member(number, node.operands))
         classes[key] = value
         if prepare:

@@ -21,6 +21,7 @@ from math import prod
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
+from mgn.dialects.fusion.forms import keeps_rounding
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.mgn.operations.rows.order import RUN
@@ -153,9 +154,29 @@ def arrangements_of(
             found.append(ChannelsLast(unit))
         return found
     if unit is not None and device.matrix_unit == "wgmma":
-        copied = tuple(staged_operands(request, sizes, unit))
-        if copied:
-            found.append(CopiedOperands(copied, unit, ready_once_rounded(sizes, unit)))
+        ready = ready_once_rounded(sizes, unit)
+        lying = tuple(n for n in ready if n in _lying_rounded(body, form, signatures))
+        copied = tuple(n for n in staged_operands(request, sizes, unit) if n not in lying)
+        if copied or lying:
+            rounded = tuple(n for n in ready if n not in lying)
+            found.append(CopiedOperands(copied, unit, rounded, lying))
+    return found
+
+
+def _lying_rounded(
+    body: Sequence[BodyNode], form: Form, signatures: Sequence[Signature]
+) -> list[int]:
+    """The operands of a product that are known to be rounded to tf32 where they lie in memory."""
+    nodes = {name: (signatures[number], operands) for name, number, operands in body}
+    assert form.heavy is not None
+    product, operands = nodes[form.heavy]
+    found = list[int]()
+    for place in product.rounded:
+        name = operands[place]
+        while name in nodes and keeps_rounding(nodes[name][0].name, nodes[name][0].values):
+            name = nodes[name][1][0]
+        if name not in nodes:
+            found.append(place)
     return found
 
 

@@ -93,15 +93,20 @@ def _multiplied(
     """
     if len(signature.shape) < 2 or signature.shape[-2] < FEWEST_ROWS:
         return None
-    name = _rounded_alike(operands, nodes, leaf_types)
+    name = _rounded_alike(signature, operands, nodes, leaf_types)
     if name in HALVES and device.matrix_unit != "wgmma":
         return None if any(shape[-1] % 2 for shape in signature.operand_shapes) else name
     return name
 
 
-def _rounded_alike(operands: Sequence[int], nodes: _Nodes, leaf_types: _Types) -> str | None:
-    """What all operands are rounded to; None where that differs."""
-    names = {_rounded(operand, nodes, leaf_types) for operand in operands}
+def _rounded_alike(
+    signature: Signature, operands: Sequence[int], nodes: _Nodes, leaf_types: _Types
+) -> str | None:
+    """What all those of an operation's first operands are rounded to; None where that differs."""
+    names = {
+        _rounded(operand, nodes, leaf_types) or ("tf32" if place in signature.rounded else None)
+        for place, operand in enumerate(operands)
+    }
     return names.pop() if len(names) == 1 else None
 
 
@@ -115,7 +120,7 @@ def _attended(
     """The same of an attention; None where its template would do without the unit."""
     values = signature.values
     rows = signature.operand_shapes[0][-2] * values["heads"] // values["kv_heads"]
-    name = _rounded_alike(operands, nodes, leaf_types)
+    name = _rounded_alike(signature, operands, nodes, leaf_types)
     if name is None or rows < ATTENDED_ROWS:
         return None
     depth = signature.operand_shapes[0][-1] // values["heads"]
@@ -139,7 +144,7 @@ def _attended_back(
     if count is None or signature.operand_shapes[0][-2] < ATTENDED_ROWS:
         return None
     multiplied = operands[:count]
-    name = _rounded_alike(multiplied, nodes, leaf_types)
+    name = _rounded_alike(signature, multiplied, nodes, leaf_types)
     if name not in GRADIENT_UNITS:
         return None
     values = signature.values
