@@ -9,7 +9,6 @@ import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from itertools import count
 from typing import Any
 
 from mgn.diagnostics import MgnWarning
@@ -23,8 +22,6 @@ NAME = "mgn"
 
 built: list[Running] = []
 """What was built since a test has emptied it."""
-
-_numbers = count()
 
 
 @cache
@@ -116,7 +113,7 @@ def _running(role: str, options: Options, graph: Any, inputs: Sequence[Any]) -> 
         seen = context.fw_metadata.num_forward_returns
         if options.freeze and role == "inference":
             frozen = context.fw_metadata.static_input_indices
-    running = Running(f"{role}_{next(_numbers)}", graph, options, frozen, seen)
+    running = Running(role, graph, options, frozen, seen)
     built.append(running)
     return library("functorch.compile").make_boxed_func(running)
 
@@ -160,6 +157,7 @@ class BySize:
         """The graph with its numbers filled in, compiled for the sizes of these tensors."""
         torch = library()
         graph = torch.fx.GraphModule(self.graph, copy.deepcopy(self.graph.graph))
+        _hand_on(self.graph, graph)
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
         for node, value in zip(places, arguments, strict=True):
             if not isinstance(value, torch.Tensor):
@@ -174,6 +172,17 @@ class BySize:
         )
         inputs = [fake.from_tensor(item) for item in arguments if isinstance(item, torch.Tensor)]
         return _compiled(graph, inputs, self.options)
+
+
+def _hand_on(graph: Any, copied: Any) -> None:
+    """Notes at a copy of a graph what Dynamo says of it: which of its inputs are parameters. AOT
+    autograd then keeps these for the backward pass, and no copies that are turned.
+    """
+    copied.meta.update(graph.meta)
+    copied._param_name_to_source = getattr(graph, "_param_name_to_source", {})
+    places = (item.graph.find_nodes(op="placeholder") for item in (graph, copied))
+    for node, other in zip(*places, strict=True):
+        other._dynamo_source = getattr(node, "_dynamo_source", None)
 
 
 def _fill_in(node: Any, value: Any) -> None:
