@@ -95,7 +95,9 @@ def run_steps(
     backwards: Sequence[bool],
 ) -> list[SSAValue]:
     """The results of all directions: each has its step and what x gives it `[S, N, G·H]`. First
-    states are `[D, N, H]`; after the length of a sample its state stays, and what it gives is 0.
+    states are `[D, N, H]`. Behind the length of a sample, what it gives is 0; its last states are
+    those of its last step, and 0 where it has none. As in ONNX Runtime, which quantises the states
+    of a batch together, samples begin at once in each direction, and those that have ended have 0.
     """
     b = c.b
     count = shape(steps[0][1])[0]
@@ -105,19 +107,43 @@ def run_steps(
     last: list[State] = []
     for number, ((step, x), turned) in enumerate(zip(steps, backwards, strict=True)):
         state: State = tuple(_row(c, value, number) for value in first)
+        ends = state
+        if lengths is not None:
+            x = turned_within(c, x, lengths) if turned else x
+            ends = tuple(c.like(0, item) for item in state)
+        places = range(count)
         given: dict[int, SSAValue] = {}
-        for place in reversed(range(count)) if turned else range(count):
-            new = step(_row(c, x, place), state)
-            given[place] = new[0]
-            if lengths is not None:
+        for place in reversed(places) if turned and lengths is None else places:
+            state = step(_row(c, x, place), state)
+            if lengths is None:
+                ends = state
+            else:
                 late = b.expand_dims(b.le(lengths, c.like(place, lengths)), 1)
-                given[place] = b.where(late, c.like(0, new[0]), new[0])
-                new = tuple(b.where(late, *pair) for pair in zip(state, new, strict=True))
-            state = new
-        all_given.append(b.stack([given[place] for place in range(count)], axis=0))
-        last.append(state)
-    ends = [b.stack(list(parts), axis=0) for parts in zip(*last, strict=True)]
-    return [b.stack(all_given, axis=1), *ends]
+                ends = tuple(b.where(late, *pair) for pair in zip(ends, state, strict=True))
+                state = (b.where(late, c.like(0, state[0]), state[0]), *state[1:])
+            given[place] = state[0]
+        stacked = b.stack([given[place] for place in places], axis=0)
+        all_given.append(
+            turned_within(c, stacked, lengths) if turned and lengths is not None else stacked
+        )
+        last.append(ends)
+    stacks = [b.stack(list(parts), axis=0) for parts in zip(*last, strict=True)]
+    return [b.stack(all_given, axis=1), *stacks]
+
+
+def turned_within(
+    c: Call, x: SSAValue, lengths: SSAValue, batch: int = 1, time: int = 0
+) -> SSAValue:
+    """The places along an axis in reverse order up to the length of each sample; those behind it
+    stay.
+    """
+    b = c.b
+    sizes = list(shape(x))
+    lengths = b.cast(lengths, "i64") if element(lengths).name != "i64" else lengths
+    lengths = b.reshape(lengths, [size if axis == batch else 1 for axis, size in enumerate(sizes)])
+    places = b.iota(sizes, axis=time, T="i64")
+    turned = b.sub(b.sub(lengths, 1), places)
+    return b.take_along_axis(x, b.where(b.lt(places, lengths), turned, places), axis=time)
 
 
 def _row(c: Call, value: SSAValue, place: int) -> SSAValue:

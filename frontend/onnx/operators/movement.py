@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects.shapes import normalise_axis
 from mgn.frontend.onnx.core.call import Call, element, rank, shape
 from mgn.frontend.onnx.core.operator import define
+from mgn.frontend.onnx.core.recurrence import turned_within
 
 
 @define("Transpose")
@@ -168,14 +169,7 @@ def center_crop_pad(c: Call) -> SSAValue:
 @define("ReverseSequence", since=10)
 def reverse_sequence(c: Call) -> SSAValue:
     """`take_along_axis` of computed places"""
-    x, b = c[0], c.b
-    batch, time = c.attribute("batch_axis", 1), c.attribute("time_axis", 0)
-    sizes = list(shape(x))
-    lengths = b.reshape(c[1], [sizes[axis] if axis == batch else 1 for axis in range(rank(x))])
-    places = b.iota(sizes, axis=time, T="i64")
-    lengths = b.cast(lengths, "i64") if element(lengths).name != "i64" else lengths
-    turned = b.sub(b.sub(lengths, 1), places)
-    return b.take_along_axis(x, b.where(b.lt(places, lengths), turned, places), axis=time)
+    return turned_within(c, c[0], c[1], c.attribute("batch_axis", 1), c.attribute("time_axis", 0))
 
 
 @define("Col2Im", since=18)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from mgn.frontend.onnx.core.call import Call, shape
+from mgn.frontend.onnx.core.call import Call, element, shape
 from mgn.frontend.onnx.core.operator import define
 from mgn.frontend.onnx.core.recurrence import (
     Cell,
@@ -146,6 +146,10 @@ def dynamically_quantised_lstm(c: Call) -> Any:
     if c.attribute("layout", 0):
         c.fail("layout 1 is not supported")
     x, hidden = c[0], shape(c[2])[1]
+    if c.get(4) is not None:  # no more counts for the range than the longest sample
+        most = c.b.max_reduce(c[4])
+        places = c.b.reshape(c.b.iota([shape(x)[0]], axis=0, T=element(c[4]).name), [-1, 1, 1])
+        x = c.b.where(c.b.lt(places, most), x, c.like(0, x))
     given = [_quantised_product(c, 1, place)(x) for place in range(_many(c))]
     products = [_quantised_product(c, 2, place) for place in range(_many(c))]
     return _in_steps(c, "LSTM", hidden, given, products, [c.get(5), c.get(6)])
