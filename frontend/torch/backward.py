@@ -5,6 +5,7 @@ by mgn's own rules of differentiation, or by the formula where it is short.
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from xdsl.ir import Operation, SSAValue
@@ -95,6 +96,17 @@ def max_pool_backward(
     return pulled_back(
         b, grad, [x], lambda own, item: pooled(own, call, "max_pool", item, axes, **options)
     )[0]
+
+
+@aten("adaptive_max_pool2d_backward")
+def adaptive_max_pool_backward(
+    b: Emitter, call: Call, grad: SSAValue, x: SSAValue, indices: SSAValue
+) -> SSAValue:
+    """To the element of each window that the indices name."""
+    lead, plane = shape_of(x)[:-2], prod(shape_of(x)[-2:])
+    flat, ids = b.reshape(grad, (*lead, -1)), b.reshape(indices, (*lead, -1))
+    zeros = b.full((*lead, plane), 0.0, T=element_type_of(grad))
+    return b.reshape(b.scatter_add(zeros, ids, flat, axis=len(lead)), shape_of(x))
 
 
 @aten("avg_pool2d_backward", "avg_pool3d_backward")

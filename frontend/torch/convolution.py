@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.operations.images.convolution import elements_first, surrounded
 from mgn.dialects.mgn.operations.images.pooling import overhang
-from mgn.frontend.torch.table import Call, Unsupported, aten, reshaped
+from mgn.frontend.torch.table import Call, Unsupported, aten, broadcasted, reshaped
 
 Ints = int | Sequence[int]
 
@@ -190,6 +191,36 @@ def adaptive_avg_pool2d(
     if tuple(call.shape[-2:]) == (1, 1):
         return reshaped(b, b.global_avg_pool(whole), call.shape)
     return reshaped(b, b.adaptive_avg_pool2d(whole, tuple(call.shape[-2:])), call.shape)
+
+
+@aten("adaptive_max_pool2d")
+def adaptive_max_pool2d(
+    b: Emitter, call: Call, x: SSAValue, output_size: Sequence[int]
+) -> tuple[SSAValue, SSAValue]:
+    """The largest element of each of so many windows, and its index in the plane of its channel."""
+    if not element_type_of(x).is_float:
+        raise Unsupported("the places of the largest integers")
+    planes = shape_of(x)[-2:]
+    rows, columns = (_windows_of(*sizes) for sizes in zip(planes, call.shape[-2:], strict=True))
+    places = (rows[:, None, :, None] * planes[1] + columns[None, :, None, :]).astype(np.int32)
+    count = places.shape[2] * places.shape[3]
+    ids = b.constant_array(places.reshape(*call.shape[-2:], count))
+    flat = b.reshape(x, (*shape_of(x)[:-2], prod(planes)))
+    found = b.gather(flat, ids, axis=len(shape_of(flat)) - 1)
+    largest = b.argmax(found, axis=-1, keepdims=True, T="i32")
+    at = b.take_along_axis(broadcasted(b, ids, shape_of(found)), largest, axis=-1)
+    value = b.take_along_axis(found, largest, axis=-1)
+    return reshaped(b, value, call.shape), reshaped(b, at, call.shape)
+
+
+def _windows_of(size: int, count: int) -> np.ndarray:
+    """The places of so many windows of an axis, `[count, widest]`; a narrower one has its last
+    place again.
+    """
+    numbers = np.arange(count)
+    starts, stops = numbers * size // count, -(-(numbers + 1) * size // count)
+    steps = np.arange(int((stops - starts).max(initial=1)))
+    return np.minimum(starts[:, None] + steps, stops[:, None] - 1)
 
 
 @aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")

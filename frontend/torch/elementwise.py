@@ -353,6 +353,8 @@ def masked_fill(b: Emitter, call: Call, x: SSAValue, mask: SSAValue, value: Oper
     "to.dtype",
     "to.dtype_layout",
     "_assert_tensor_metadata",
+    "_assert_async",
+    "_assert_async.msg",
 )
 def converted(b: Emitter, call: Call, x: SSAValue, *rest: Any, **named: Any) -> SSAValue:
     """x, in the type of the result."""

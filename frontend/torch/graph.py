@@ -296,5 +296,8 @@ def diagnostic_of(node: Any, reason: str) -> Diagnostic:
     file, line = _line_of(node)
     source = linecache.getline(file, line).rstrip("\n") or None if line else None
     column = len(source) - len(source.lstrip()) + 1 if source else 1
-    said = f"operator '{node.target}' of '{node.name}' is not supported: {reason}"
+    said = (
+        f"operator '{node.target}' of '{node.name}' is not supported: {reason}; "
+        "torch.compile(…, backend='mgn') leaves it to PyTorch"
+    )
     return Diagnostic(said, file, line, column if line else 0, source)

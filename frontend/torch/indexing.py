@@ -12,7 +12,8 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
-from mgn.dialects.types import ELEMENT_TYPES
+from mgn.dialects.mgn.operations.places.scatter import LARGEST
+from mgn.dialects.types import ELEMENT_TYPES, Family
 from mgn.frontend.torch.elementwise import as_value
 from mgn.frontend.torch.table import (
     Call,
@@ -112,6 +113,79 @@ def scatter(
     name = "scatter_add" if "scatter_add" in call.name else "scatter"
     axis = axis_of(dim, len(shape_of(x)))
     return reshaped(b, b.call(name, x, index, value, axis=axis), shape)
+
+
+@aten("scatter_reduce.two")
+def scatter_reduce(
+    b: Emitter,
+    call: Call,
+    x: SSAValue,
+    dim: int,
+    index: SSAValue,
+    src: SSAValue,
+    reduce: str,
+    include_self: bool = True,
+) -> SSAValue:
+    """x with elements of src put together at their own indices along an axis, and with what is
+    there.
+    """
+    shape = shape_of(x)
+    x, index, src = _scalars_as_lines(b, x, index, src)
+    ids, axis = shape_of(index), axis_of(dim, len(shape_of(x)))
+    src = src if shape_of(src) == ids else b.slice(src, [0] * len(ids), ids)
+    if 0 in ids:
+        return reshaped(b, x, shape)
+    if not include_self:
+        alone = _nothing_yet(b, x, reduce)
+        x = b.scatter(x, index, broadcasted(b, alone, ids), axis=axis)
+    if reduce in ("sum", "mean"):
+        found = b.scatter_add(x, index, src, axis=axis)
+        if reduce == "mean":
+            first = b.full(shape_of(x), int(include_self), T=element_type_of(x))
+            ones = b.full(ids, 1, T=element_type_of(x))
+            count = b.scatter_add(first, index, ones, axis=axis)
+            found = b.div(found, b.max(count, b.full((), 1, T=element_type_of(x))))
+    elif reduce in ("amax", "amin"):
+        found = _extremes_at(b, x, index, src, axis, reduce == "amin")
+    else:
+        raise Unsupported(f"elements put together by {reduce}")
+    return reshaped(b, found, shape)
+
+
+def _nothing_yet(b: Emitter, x: SSAValue, reduce: str) -> SSAValue:
+    """What changes nothing where elements are put together."""
+    element = element_type_of(x)
+    if reduce in ("sum", "mean"):
+        return b.full((), 0, T=element)
+    if not element.is_float:
+        raise Unsupported(f"{reduce} of integers without what is there")
+    return b.full((), float("inf") if reduce == "amin" else float("-inf"), T=element)
+
+
+def _extremes_at(
+    b: Emitter, x: SSAValue, index: SSAValue, src: SSAValue, axis: int, least: bool
+) -> SSAValue:
+    """The largest or the least at each place; -1 - x is in the range of an integer where -x is
+    not.
+    """
+    element = element_type_of(x)
+    if element.family not in (Family.FLOAT, Family.SIGNED):
+        raise Unsupported(f"the largest of {element.name} at a place")
+
+    def turned(value: SSAValue) -> SSAValue:
+        return b.neg(value) if element.is_float else b.sub(-1, value)
+
+    ids = shape_of(index)
+    stops = [
+        own if i == axis else n for i, (own, n) in enumerate(zip(shape_of(x), ids, strict=True))
+    ]
+    whole = tuple(stops) == shape_of(x)
+    part = x if whole else b.slice(x, [0] * len(stops), stops)
+    if least:
+        part, src = turned(part), turned(src)
+    part = b.scatter_along(part, index, src, axis=axis, combine=LARGEST)
+    part = turned(part) if least else part
+    return part if whole else b.dynamic_update_slice(x, part, [0] * len(stops))
 
 
 @aten("index_add")

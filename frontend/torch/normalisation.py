@@ -288,3 +288,13 @@ def vector_norm(
     if order == float("inf"):
         return b.max_reduce(b.abs(value), **options)
     raise Unsupported(f"a norm of order {order:g}")
+
+
+@aten("_cdist_forward")
+def distances(
+    b: Emitter, call: Call, x: SSAValue, y: SSAValue, order: float, compute_mode: int | None = None
+) -> SSAValue:
+    """The norm of the difference of each row of x and each of y."""
+    rank = len(shape_of(x))
+    between = b.sub(b.expand_dims(x, rank - 1), b.expand_dims(y, rank - 2))
+    return vector_norm(b, call, between, order, -1)

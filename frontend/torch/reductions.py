@@ -181,7 +181,13 @@ def sort(
     """In order along an axis, and the places that elements had; equal ones stay in theirs."""
     if not shape_of(x):
         raise Unsupported("the order of a scalar")
-    if descending and element_type_of(x).is_float:
-        raise Unsupported("a descending order of floats, in which NaN comes first")
-    options = {"axis": axis_of(dim, len(shape_of(x))), "descending": descending}
-    return b.sort(x, **options), b.argsort(x, **options)
+    axis = axis_of(dim, len(shape_of(x)))
+    options = {"axis": axis, "descending": descending}
+    places = b.argsort(x, **options)
+    if not (descending and element_type_of(x).is_float):
+        return b.sort(x, **options), places
+    size = shape_of(x)[axis]  # mgn has NaN last: a turn of each line brings it to the front
+    after = b.sum(b.cast(b.isnan(x), "i32"), axis=axis, keepdims=True)
+    turned = b.mod(b.add(b.iota(shape_of(x), axis=axis, T="i32"), b.sub(size, after)), size)
+    places = b.take_along_axis(places, turned, axis=axis)
+    return b.take_along_axis(x, places, axis=axis), places

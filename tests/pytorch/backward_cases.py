@@ -39,6 +39,11 @@ def _batch_norm() -> tuple[object, ...]:
     return T(4, 3, 5), x, weight, None, None, mean, rstd, True, 1e-3, [True, True, True]
 
 
+def _adaptive_max_pool() -> tuple[object, ...]:
+    x = T(2, 3, 7, 8)
+    return T(2, 3, 3, 5), x, torch.ops.aten.adaptive_max_pool2d(x, [3, 5])[1]
+
+
 def _softmax(log: bool) -> tuple[object, ...]:
     y = torch.log_softmax(T(3, 5), 1) if log else torch.softmax(T(3, 5), 1)
     return T(3, 5), y, 1, torch.float64
@@ -59,6 +64,7 @@ CASES: dict[str, Case] = {
         T(2, 3, 2, 2, 3), T(2, 3, 4, 4, 6), [2, 2, 2], [2, 2, 2], [0, 0, 0], False, True, None,
     ),
     "_adaptive_avg_pool2d_backward.default": lambda: (T(2, 3, 3, 4), T(2, 3, 7, 8)),
+    "adaptive_max_pool2d_backward.default": lambda: _adaptive_max_pool(),
     "upsample_nearest2d_backward.default": lambda: (T(2, 3, 7, 9), [7, 9], [2, 3, 4, 5]),
     "upsample_bilinear2d_backward.default": lambda: (T(2, 3, 7, 9), [7, 9], [2, 3, 4, 5], False),
     **{

@@ -202,6 +202,7 @@ CASES: dict[str, Case] = {
     "avg_pool2d.default": lambda: (T(3, 9, 8), 3, 2, 1, True, False),
     "avg_pool3d.default": lambda: (T(2, 3, 5, 4, 6), 2),
     "_adaptive_avg_pool2d.default": lambda: (T(2, 3, 7, 8), [3, 4]),
+    "adaptive_max_pool2d.default": lambda: (distinct(2, 3, 7, 8), [3, 5]),
     "adaptive_avg_pool2d.default": lambda: (T(3, 7, 8), [1, 1]),
     **{f"upsample_nearest{n}d.default": lambda n=n: (T(2, 3, *[4] * n), [7] * n)
        for n in (1, 2, 3)},
@@ -259,6 +260,8 @@ CASES: dict[str, Case] = {
     "scatter.src": lambda: (T(3, 7), 1, torch.tensor([[2, 0], [6, 1]]), T(2, 3)),
     "scatter.value": lambda: (T(3, 7), 1, N(7, 2, 4), 2.5),
     "scatter_add.default": lambda: (T(3, 7), 1, N(7, 2, 4), T(3, 5)),
+    "_cdist_forward.default": lambda: (T(2, 3, 7), T(2, 5, 7), 2.0, None),
+    "scatter_reduce.two": lambda: (T(3, 7), 1, N(7, 2, 4), T(3, 5), "amax"),
     "index_add.default": lambda: ((T(3, 7), 1, N(7, 4), T(3, 4)), {"alpha": 2}),
     "index_copy.default": lambda: (T(3, 7), 1, torch.tensor([5, 0]), T(3, 2)),
     **dict.fromkeys(("index.Tensor", "_unsafe_index.Tensor"),

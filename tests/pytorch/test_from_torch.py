@@ -245,11 +245,19 @@ class Plain(torch.nn.Module):
         (lambda x: x * 2 if x.sum() > 0 else x, "torch.export cannot capture the module: Guard"),
         (lambda x: x @ x, "torch.export cannot capture the module: RuntimeError: a and b must"),
         (lambda x: 3, "the module gives no tensor"),
+        (lambda x: torch.linalg.qr(x)[0], r"is not supported: .*torch\.compile.* leaves it to"),
     ],
 )
 def test_what_cannot_be_captured_is_an_error_that_says_why(function, message: str) -> None:
     with pytest.raises(mgn.MgnError, match=message):
         mgn.from_torch(Plain(function), (torch.randn(2, 3),))
+
+
+def test_what_pytorch_asserts_of_values_is_left_out() -> None:
+    ids = torch.tensor([[2, 0, 1], [1, 1, 2]])
+    module = mgn.from_torch(Plain(lambda x: F.one_hot(x, 4).float() * 0.5), (ids,))
+    found = mgn.compile(module)(x=ids.numpy())["output"]
+    np.testing.assert_array_equal(found, F.one_hot(ids, 4) * 0.5)
 
 
 def test_results_that_are_no_tensors_are_left_out() -> None:

@@ -19,6 +19,23 @@ SPECIAL = torch.tensor([0.0, -0.0, 1.5, -2.5, _inf, -_inf, _nan, 0.5], dtype=tor
 UNSEEN = torch.tensor([[True, False], [False, False]])
 
 VARIANTS: list[tuple[str, Case]] = [
+    *(("scatter_reduce.two", lambda how=how, own=own: (
+        (T(4, 7), 0, N(4, 3, 6), T(5, 6), how), {"include_self": own}))
+      for how in ("sum", "mean", "amax", "amin") for own in (True, False)),
+    *(("scatter_reduce.two", lambda how=how: (N(9, 5, low=-9), 0, N(5, 8), N(9, 8, low=-9), how))
+      for how in ("sum", "amax", "amin")),
+    ("scatter_reduce.two", lambda: (T(3), 0, torch.tensor([2]), torch.tensor([_nan]).double(),
+                                    "amax")),
+    ("scatter_reduce.two", lambda: (T(3, 4), 1, N(4, 3, 0), T(3, 2), "amax")),
+    *(("sort.stable", lambda axis=axis: ((torch.stack([
+        SPECIAL, SPECIAL.flip(0), torch.full((8,), _nan, dtype=torch.float64),
+        torch.tensor([_nan, _inf, _nan, 1, 1, -_inf, 0, -0.0], dtype=torch.float64)]), ),
+        {"stable": True, "dim": axis, "descending": True})) for axis in (0, 1, -1)),
+    *(("_cdist_forward.default", lambda order=order: (T(1, 2, 4, 3), T(1, 2, 1, 3), order, 2))
+      for order in (1.0, 2.0, _inf)),
+    *(("adaptive_max_pool2d.default", lambda x=x, size=size: (x, size)) for x, size in (
+        (T(3, 7, 8), [1, 1]), (T(2, 6, 4), [3, 2]), (T(1, 2, 3, 2), [5, 4]),
+        (SPECIAL.reshape(1, 2, 4), [2, 2]), (torch.zeros(1, 1, 5, 5).double(), [2, 3]))),
     *((f"{name}.default", lambda: (SPECIAL,)) for name in (
         "abs", "neg", "sign", "relu", "ceil", "floor", "round", "trunc", "isnan", "isinf",
         "isfinite", "exp", "expm1", "sigmoid", "tanh", "erf", "square", "relu6", "hardtanh",
