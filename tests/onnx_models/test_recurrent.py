@@ -103,7 +103,7 @@ def quantised_layer(
     many, columns = (2 if direction == "bidirectional" else 1), 4 * HIDDEN
     scales = (many, columns) if by_gate else (many,)
     kind, low = (np.int8, -64) if signed else (np.uint8, 0)
-    weights = {
+    weights: dict[str, np.ndarray] = {
         "W": RNG.integers(low, 64, (many, INPUTS, columns)).astype(kind),
         "R": RNG.integers(low, 64, (many, HIDDEN, columns)).astype(kind),
     }

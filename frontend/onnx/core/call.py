@@ -93,6 +93,13 @@ class Call:
         """An attribute, or the default."""
         return self.attributes.get(name, default)
 
+    def choice(self, name: str, *known: str) -> str:
+        """A text attribute, which is one of those known; the first is the default."""
+        value = self.attribute(name, known[0])
+        if value not in known:
+            self.fail(f"there is no {name} {value!r:.40}, but {', '.join(filter(None, known))}")
+        return value
+
     def required(self, name: str) -> Any:
         """An attribute that has to be there."""
         if name not in self.attributes:
@@ -131,7 +138,10 @@ class Call:
         """A known input of one element; the default where it is left out."""
         if self.get(number) is None:
             return default
-        return self.known(number).reshape(-1)[0].item()
+        array = self.known(number)
+        if array.size != 1:
+            self.fail(f"input {number} is one number, not {list(array.shape)}")
+        return array.item()
 
     def ints_of(self, name: str, number: int, moved: int) -> list[int] | None:
         """Integers that are an attribute before a version, and an input from it on."""

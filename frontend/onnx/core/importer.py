@@ -14,7 +14,7 @@ import numpy as np
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, TensorType
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mgn.diagnostics import Diagnostic, DiagnosticsError, spelled
+from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError, spelled
 from mgn.dialects.block_formats import BLOCK, BLOCK_FORMATS, unpack_blocks
 from mgn.dialects.mgn.build import RANDOM_STATE, RANDOM_TYPE, CallError, Draws, Emitter
 from mgn.dialects.mgn.states import StateOp
@@ -27,7 +27,7 @@ from mgn.frontend.onnx.core.known import Known
 from mgn.frontend.onnx.core.model import Function, Graph, Input, Model, Node, bound
 from mgn.frontend.onnx.core.narrow import HOLDERS, held, holder
 from mgn.frontend.onnx.core.operator import find
-from mgn.frontend.onnx.core.reading import dtype_of, schema_function
+from mgn.frontend.onnx.core.reading import complaint, dtype_of, schema_function
 from mgn.frontend.onnx.core.scope import NOTHING, Scope
 
 DEEPEST = 64
@@ -186,6 +186,13 @@ class Importer:
                 raise UnknownValues(self._diagnostic(node, error), error.inputs) from None
             except (CallError, ShapeError) as error:
                 raise DiagnosticsError([self._diagnostic(node, error)]) from None
+            except MgnError:
+                raise
+            except Exception as error:
+                said = self._complaint(node, scope)
+                if said is None:
+                    raise
+                raise DiagnosticsError([self._diagnostic(node, CallError(said))]) from error
             finally:
                 self.emitter.location = before
             for name, value in zip(node.outputs, outputs, strict=False):
@@ -219,6 +226,13 @@ class Importer:
             return self.expand(call)
         found = row.function(call)
         return list(found) if isinstance(found, tuple) else [found]
+
+    def _complaint(self, node: Node, scope: Scope) -> str | None:
+        """What ONNX itself says against a node that could not be made."""
+        inputs = [self.value(scope, name, "input") if name else None for name in node.inputs]
+        arrays = [self.known.array(item) if isinstance(item, SSAValue) else None for item in inputs]
+        types = [self._type_of(item) for item in inputs]
+        return complaint(node, bound(node, scope.attributes), scope.opsets, types, arrays)
 
     def expand(self, call: Call) -> Sequence[Any]:
         """The outputs of a node by the function that ONNX gives for its operator."""

@@ -5,6 +5,7 @@ has types of values that mgn does not have.
 """
 
 import importlib
+import re
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -18,6 +19,12 @@ from mgn.frontend.onnx.core.model import DOMAINS, Function, Graph, Input, Model,
 
 BFLOAT16 = 16
 """ONNX's number of the type bf16, which its older versions give as f32."""
+
+NOISE = re.compile(r"\[\w+Error\] |Inference error\(s\): |\(op_type:[^)]*\): ")
+"""What ONNX says in front of what is wrong."""
+
+SHORT = 4096
+"""Elements of a known input that ONNX's inference of shapes may want to see."""
 
 
 def onnx_package() -> Any:
@@ -63,6 +70,10 @@ def _model(onnx: Any, proto: Any, file: str) -> Model:
     }
     opsets = _opsets(proto.opset_import)
     reader.check_names(*opsets)
+    for domain, version in opsets.items():
+        if version < 1:
+            named = f"domain '{domain}'" if domain else "its operators"
+            raise _wrong(f"not an ONNX model: version {version} of {named} is none", file)
     model = Model(file, reader.graph(proto.graph), opsets, functions)
     model.list_nodes()
     return model
@@ -129,6 +140,48 @@ def has_schema_function(node: Node, version: int) -> bool:
     except onnx.defs.SchemaError:
         return False
     return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def complaint(
+    node: Node,
+    attributes: Mapping[str, Any],
+    opsets: Mapping[str, int],
+    types: Sequence[Any],
+    arrays: Sequence[np.ndarray | None],
+) -> str | None:
+    """What ONNX's checker and its inference of shapes say against a node; None where they find it
+    right, or it has graphs of its own. `types` and `arrays` are those of its inputs, as far as
+    they are known.
+    """
+    if any(node.graphs):
+        return None
+    onnx = onnx_package()
+    proto = _bound_proto(onnx, node, attributes)
+    names = ["" if dtype is None else f"x{place}" for place, (dtype, _) in enumerate(types)]
+    proto.input[:] = names
+    helper, context = onnx.helper, onnx.checker.C.CheckerContext()
+    context.ir_version = onnx.IR_VERSION
+    context.opset_imports = dict(opsets)
+    try:
+        inputs = [
+            helper.make_value_info(name, _type_proto(onnx, *type))
+            for name, type in zip(names, types, strict=True)
+            if name
+        ]
+        known = [
+            onnx.numpy_helper.from_array(array, name)
+            for name, array in zip(names, arrays, strict=True)
+            if name and array is not None and array.size <= SHORT
+        ]
+        outputs = [helper.make_empty_tensor_value_info(name) for name in proto.output if name]
+        graph = helper.make_graph([proto], "node", inputs, outputs, known)
+        versions = [helper.make_opsetid(*item) for item in opsets.items()]
+        made = helper.make_model(graph, opset_imports=versions)
+        onnx.checker.check_node(proto, context)
+        onnx.shape_inference.infer_shapes(made, check_type=True, strict_mode=True, data_prop=True)
+    except Exception as error:
+        return f"ONNX refuses it: {NOISE.sub('', _first_line(error))}"
+    return None
 
 
 def dtype_of(number: int) -> np.dtype[Any] | str:
@@ -215,6 +268,8 @@ class _Reader:
 
     def array(self, proto: Any) -> np.ndarray:
         try:
+            if proto.data_type not in self.onnx.TensorProto.DataType.values():
+                raise ValueError(f"there is no type {proto.data_type}")
             if any(size < 0 for size in proto.dims):
                 raise ValueError(f"its sizes are {list(proto.dims)}")
             array = np.asarray(self.onnx.numpy_helper.to_array(proto))

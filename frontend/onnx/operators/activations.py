@@ -47,6 +47,8 @@ def elu(c: Call) -> SSAValue:
 def celu(c: Call) -> SSAValue:
     """max(0, x) + min(0, alpha·(exp(x / alpha) - 1))"""
     b, x, alpha = c.b, c[0], c.attribute("alpha", 1.0)
+    if not alpha:
+        c.fail("alpha is 0")
     below = b.mul(b.expm1(b.mul(b.min(x, 0.0), 1 / alpha)), alpha)
     return b.add(b.relu(x), below)
 

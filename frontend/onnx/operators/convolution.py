@@ -8,11 +8,14 @@ from mgn.frontend.onnx.core.call import Call, element, rank, shape
 from mgn.frontend.onnx.core.operator import define
 from mgn.frontend.onnx.operators.products import centred
 
+AUTO_PAD = ("NOTSET", "", "SAME_UPPER", "SAME_LOWER", "VALID")
+"""Ways to say how an image is padded."""
+
 
 def padding_of(c: Call, sizes: Sequence[int], kernel: Sequence[int]) -> list[list[int]]:
     """Low and high padding of each axis, by `pads` or `auto_pad`."""
     count = len(kernel)
-    auto = c.attribute("auto_pad", "NOTSET")
+    auto = c.choice("auto_pad", *AUTO_PAD)
     if auto in ("NOTSET", ""):
         pads = c.attribute("pads") or [0] * (2 * count)
         if len(pads) != 2 * count:
@@ -88,7 +91,7 @@ def conv_transpose(c: Call) -> SSAValue:
         (size - 1) * stride + (window - 1) * dilation + 1
         for size, stride, window, dilation in zip(sizes, strides, kernel, dilations, strict=True)
     ]
-    wanted, auto = c.attribute("output_shape"), c.attribute("auto_pad", "NOTSET")
+    wanted, auto = c.attribute("output_shape"), c.choice("auto_pad", *AUTO_PAD)
     if wanted is None and auto.startswith("SAME"):
         wanted = [size * stride for size, stride in zip(sizes, strides, strict=True)]
     if wanted is None:

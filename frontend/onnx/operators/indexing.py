@@ -49,6 +49,8 @@ def gather_elements(c: Call) -> SSAValue:
     """`take_along_axis`"""
     x, b = c[0], c.b
     axis = c.axis(x, 0)
+    if rank(c[1]) != rank(x):
+        c.fail(f"x has {rank(x)} axes, and the indices have {rank(c[1])}")
     ids = wrapped(c, c[1], shape(x)[axis])
     starts = [0] * rank(x)
     stops = [size if place == axis else shape(ids)[place] for place, size in enumerate(shape(x))]
@@ -107,7 +109,7 @@ def _scattered(c: Call, x: SSAValue, ids: SSAValue, src: SSAValue, axis: int) ->
     """Elements written, or put together with what is there, at places along an axis. Shapes are
     those of `scatter`.
     """
-    b, how = c.b, c.attribute("reduction", "none")
+    b, how = c.b, c.choice("reduction", "none", "add", "mul", "max", "min")
     if how == "none":
         return b.scatter(x, ids, src, axis=axis)
     if how == "add":

@@ -21,6 +21,8 @@ def rotary_embedding(c: Call) -> SSAValue:
     heads, turned = c.attribute("num_heads", 0), c.attribute("rotary_embedding_dim", 0)
     interleaved = bool(c.attribute("interleaved", 0))
     by_heads = rank(x) == 4
+    if rank(x) not in (3, 4) or rank(c[2]) != 2 or rank(c[3]) != 2:
+        c.fail("x has three axes or four, and the tables have two")
     if by_heads:
         whole = b.transpose(x, perm=[0, 2, 1, 3])
     else:

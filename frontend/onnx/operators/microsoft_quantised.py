@@ -108,6 +108,8 @@ def quantised_attention(c: Call) -> Any:
 @define("QLinearConcat", domain=DOMAIN)
 def quantised_concat(c: Call) -> SSAValue:
     """`concat` of the dequantised values, quantised"""
+    if len(c) < 5 or len(c) % 3 != 2:
+        c.fail(f"{len(c)} inputs are no scale, zero point, and three for each value")
     values = [_real(c, number) for number in range(2, len(c), 3)]
     found = c.b.concat(values, axis=c.axis(values[0], 0))
     return quantised(c, found, c[0], c[1], c.type_of(c[1]))
@@ -156,6 +158,8 @@ def quantised_gemm(c: Call) -> SSAValue:
 @define("MatMulNBits", domain=DOMAIN)
 def matmul_of_blocks(c: Call) -> SSAValue:
     """`matmul` with weights of 2, 4 or 8 bits: in `q4_1` where that has their values, else f32"""
+    if len(c) < 3:
+        c.fail("x, B and scales are wanted")
     b, x = c.b, c[0]
     kind, name = element(x).name, c.node.inputs[1]
     codes, scales, zeros = _weights_in_blocks(c)

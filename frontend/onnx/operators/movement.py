@@ -89,16 +89,19 @@ def tile(c: Call) -> SSAValue:
 def pad(c: Call) -> SSAValue:
     """`pad`, or `gather` of the places that are mirrored or repeated"""
     x, b = c[0], c.b
-    pads = c.ints_of("pads", 1, moved=11) or []
+    pads = c.attribute("paddings") if c.version == 1 else c.ints_of("pads", 1, moved=11)
     sizes = shape(x)
     axes = [normalise_axis(axis, len(sizes)) for axis in c.ints(3) or range(len(sizes))]
+    pads = pads or []
+    if len(pads) != 2 * len(axes):
+        c.fail(f"{len(axes)} axes have {len(pads)} numbers of padding")
     pairs = [(0, 0)] * len(sizes)
     for place, axis in enumerate(axes):
         pairs[axis] = (pads[place], pads[place + len(axes)])
     cuts = [
         (max(-low, 0), size - max(-high, 0)) for (low, high), size in zip(pairs, sizes, strict=True)
     ]
-    mode = c.attribute("mode", "constant")
+    mode = c.choice("mode", "constant", "reflect", "edge", "wrap")
     if mode != "constant":
         return _padded_by_places(c, x, pairs, mode)
     if any((low, high) != (0, size) for (low, high), size in zip(cuts, sizes, strict=True)):
@@ -112,12 +115,11 @@ def _pad_value(c: Call) -> float:
 
 
 def _padded_by_places(c: Call, x: SSAValue, pairs: list[tuple[int, int]], mode: str) -> SSAValue:
-    kinds = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
     for axis, (low, high) in enumerate(pairs):
         if (low, high) == (0, 0):
             continue
         size = shape(x)[axis]
-        places = np.pad(np.arange(size), (max(low, 0), max(high, 0)), kinds[mode])  # type: ignore[call-overload]
+        places = np.pad(np.arange(size), (max(low, 0), max(high, 0)), mode)  # type: ignore[call-overload]
         places = places[max(-low, 0) : len(places) - max(-high, 0)]
         x = c.b.gather(x, c.constant(places, np.int64), axis=axis)
     return x
@@ -129,7 +131,7 @@ def depth_to_space(c: Call) -> SSAValue:
     x, by, b = c[0], c.required("blocksize"), c.b
     n, d, h, w = shape(x)
     deep = d // (by * by)
-    if c.attribute("mode", "DCR") == "DCR":
+    if c.choice("mode", "DCR", "CRD") == "DCR":
         parts, perm = [n, by, by, deep, h, w], [0, 3, 4, 1, 5, 2]
     else:
         parts, perm = [n, deep, by, by, h, w], [0, 1, 4, 2, 5, 3]
@@ -143,7 +145,7 @@ def space_to_depth(c: Call) -> SSAValue:
     x, by, b = c[0], c.required("blocksize"), c.b
     n, d, h, w = shape(x)
     parts = b.reshape(x, [n, d, h // by, by, w // by, by])
-    if c.attribute("mode", "DCR") == "CRD":
+    if c.choice("mode", "DCR", "CRD") == "CRD":
         return b.reshape(b.transpose(parts, perm=[0, 1, 3, 5, 2, 4]), [n, -1, h // by, w // by])
     moved = b.transpose(parts, perm=[0, 3, 5, 1, 2, 4])
     return b.reshape(moved, [n, d * by * by, h // by, w // by])

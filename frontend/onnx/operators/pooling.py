@@ -11,6 +11,9 @@ from mgn.frontend.onnx.core.call import Call, element, rank, shape
 from mgn.frontend.onnx.core.operator import define
 from mgn.frontend.onnx.operators.convolution import axes_of, padding_of
 
+WIDEST = 64
+"""Neighbours that LRN may have at least, however few channels there are."""
+
 
 def _arguments(c: Call) -> tuple[int, dict[str, Any]]:
     x = c[0]
@@ -112,6 +115,8 @@ def global_max_pool(c: Call) -> SSAValue:
 def global_lp_pool(c: Call) -> SSAValue:
     """the p-norm of each channel"""
     b, x, p = c.b, c[0], c.attribute("p", 2)
+    if p < 1:
+        c.fail(f"there is no norm of order {p}")
     total = b.sum(b.pow(b.abs(x), c.like(p, x)), axis=list(range(2, rank(x))), keepdims=True)
     return b.pow(total, c.like(1 / p, x))
 
@@ -148,6 +153,8 @@ def max_unpool(c: Call) -> SSAValue:
 def local_response_normalisation(c: Call) -> SSAValue:
     """x divided by a power of the mean square of neighbouring channels"""
     b, x, size = c.b, c[0], c.required("size")
+    if rank(x) < 2 or not 1 <= size <= 2 * max(shape(x)[1], WIDEST):
+        c.fail(f"{size} neighbours are none of {list(shape(x))}")
     low = (size - 1) // 2
     squares = b.pad(
         b.mul(x, x),

@@ -90,6 +90,8 @@ def centred(c: Call, x: SSAValue, zero: SSAValue | None, axis: int) -> SSAValue:
     """Integers less their zero point, in i32; one of several zero points lies along an axis."""
     b = c.b
     wide = b.cast(x, "i32")
+    if not rank(x):
+        c.fail("a product of a scalar")
     if zero is None:
         return wide
     known = c.importer.known.array(zero)

@@ -145,6 +145,10 @@ def dynamically_quantised_lstm(c: Call) -> Any:
     """an LSTM step by step, x and each state quantised by their ranges, products in i32"""
     if c.attribute("layout", 0):
         c.fail("layout 1 is not supported")
+    for number in (0, 1, 2, 8, 9, 10, 11):
+        wanted = (3,) if number < 3 else (1, 2)
+        if len(shape(c[number])) not in wanted:
+            c.fail(f"input {number} has the shape {list(shape(c[number]))}")
     x, hidden = c[0], shape(c[2])[1]
     if c.get(4) is not None:  # no more counts for the range than the longest sample
         most = c.b.max_reduce(c[4])

@@ -22,7 +22,7 @@ def upsample(c: Call) -> SSAValue:
     """as Resize, `asymmetric` and `floor`"""
     x = c[0]
     scales = c.attribute("scales") if c.version < 9 else list(c.known(1).reshape(-1))
-    mode = c.attribute("mode", "nearest")
+    mode = c.choice("mode", "nearest", "linear", "bilinear")
     c.attributes = {
         "mode": "linear" if mode == "bilinear" else mode,
         "coordinate_transformation_mode": "asymmetric",
@@ -66,7 +66,7 @@ def resize(c: Call) -> SSAValue:
         if not all(own[axis] for axis in axes):
             c.fail("an axis of no elements is not resized")
         scales = [size / own[axis] for axis, size in zip(axes, sizes, strict=True)]
-        policy = c.attribute("keep_aspect_ratio_policy", "stretch")
+        policy = c.choice("keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller")
         if policy != "stretch":
             by = min(scales) if policy == "not_larger" else max(scales)
             scales = [by] * len(axes)
@@ -174,7 +174,7 @@ def _coordinates(
 
 def _along(c: Call, x: SSAValue, axis: int, at: np.ndarray, scale: float) -> SSAValue:
     """A value read along an axis at these places."""
-    b, own, mode = c.b, shape(x)[axis], c.attribute("mode", "nearest")
+    b, own, mode = c.b, shape(x)[axis], c.choice("mode", "nearest", "linear", "cubic")
     if mode == "nearest":
         places = _nearest(c, at).clip(0, own - 1).astype(np.int64)
         even = np.arange(len(at)) * own // max(len(at), 1)
@@ -210,13 +210,13 @@ def _along(c: Call, x: SSAValue, axis: int, at: np.ndarray, scale: float) -> SSA
 
 
 def _nearest(c: Call, at: np.ndarray) -> np.ndarray:
-    mode = c.attribute("nearest_mode", "round_prefer_floor")
-    return {
+    found = {
         "round_prefer_floor": lambda: np.ceil(at - 0.5),
         "round_prefer_ceil": lambda: np.floor(at + 0.5),
         "floor": lambda: np.floor(at),
         "ceil": lambda: np.ceil(at),
-    }[mode]()
+    }
+    return found[c.choice("nearest_mode", *found)]()
 
 
 def _neighbours(c: Call, at: np.ndarray, own: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
@@ -249,9 +249,10 @@ def grid_sample(c: Call) -> SSAValue:
     """`gather` of the pixels around each place, weighed"""
     x, grid, b = c[0], c[1], c.b
     count = rank(x) - 2
-    named = str(c.attribute("mode", "linear"))
+    named = c.choice("mode", "linear", "nearest", "cubic", "bilinear", "bicubic")
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(named, named)
-    corners, padding = bool(c.attribute("align_corners", 0)), c.attribute("padding_mode", "zeros")
+    corners = bool(c.attribute("align_corners", 0))
+    padding = c.choice("padding_mode", "zeros", "border", "reflection")
     sizes = shape(x)[2:]
     places: list[SSAValue] = []
     for axis, size in enumerate(sizes):

@@ -161,6 +161,7 @@ def compress(c: Call) -> SSAValue:
 def unique(c: Call) -> Any:
     """constants of a known value"""
     x, axis = c.known(0), c.attribute("axis")
+    axis = None if axis is None else c.axis(c[0], 0)
     values, first, inverse, counts = np.unique(
         x, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from mgn.frontend.onnx.core.call import Call, element, shape
+from mgn.frontend.onnx.core.call import Call, element, rank, shape
 from mgn.frontend.onnx.core.operator import define
 
 DOMAIN = "ai.onnx.ml"
@@ -109,6 +109,9 @@ def imputer(c: Call) -> SSAValue:
 
 def _scores(c: Call, rows: int) -> SSAValue:
     x = floats(c, c[0])
+    count = len(c.required("coefficients"))
+    if not rank(x) or count != rows * shape(x)[-1]:
+        c.fail(f"{count} coefficients are not {rows} for each feature of {list(shape(x))}")
     weights = np.asarray(c.required("coefficients"), np.float32).reshape(rows, shape(x)[-1])
     found = c.b.matmul(x, c.importer.tensor("coefficients", weights), transpose_b=True)
     offsets = numbers(c, "intercepts")
