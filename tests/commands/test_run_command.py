@@ -131,6 +131,22 @@ def test_results_are_written_whatever_their_names_and_values(mgn_run: Run, tmp_p
 
 
 @pytest.mark.usefixtures("device")
+def test_names_of_a_file_do_nothing_to_a_terminal(mgn_run: Run, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    names = {name: f"{name}\x1b[31m\x07" for name in ("x", "y", "node", "graph")}
+    kind = onnx.TensorProto.FLOAT
+    nodes = [onnx.helper.make_node("Relu", [names["x"]], [names["y"]], name=names["node"])]
+    ends = ([onnx.helper.make_tensor_value_info(names[name], kind, [2, 3])] for name in ("x", "y"))
+    made = onnx.helper.make_model(onnx.helper.make_graph(nodes, names["graph"], *ends))
+    onnx.save(made, tmp_path / "named.onnx")
+    outcome = mgn_run(tmp_path / "named.onnx", "--report")
+    assert outcome.status == 0, outcome.stderr
+    assert "random input x\ufffd[31m" in outcome.stderr
+    assert "y\ufffd[31m\ufffd: f32[2, 3]" in outcome.stdout
+    assert not {"\x1b", "\x07"} & {*outcome.stdout, *outcome.stderr}
+
+
+@pytest.mark.usefixtures("device")
 def test_random_runs_say_what_was_drawn_and_repeat(mgn_run: Run, program: Path) -> None:
     first, second = mgn_run(program, "--seed", "3"), mgn_run(program, "--seed", "3")
     assert first.status == 0, first.stderr

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mgn.commands.options.errors import UsageError
+from mgn.diagnostics import printable
 from mgn.driver.quantities import seconds_text
 from mgn.modules.files import check_apart, check_target
 from mgn.runtime.host_arrays import DTYPES, spelling
@@ -50,7 +51,7 @@ def check_targets(arguments: argparse.Namespace, files: Iterable[Path] = ()) -> 
 
 def output_line(name: str, array: np.ndarray) -> str:
     """A result in a line: name, type, mean, least and largest element."""
-    type = spelling(_ELEMENTS[array.dtype], array.shape)
+    name, type = printable(name, kept=""), spelling(_ELEMENTS[array.dtype], array.shape)
     if array.size == 0:
         return f"{name}: {type} (empty)"
     wide = array.astype(np.float64)

@@ -106,12 +106,15 @@ class _Warner:
 
 
 def say(text: str) -> None:
-    """Writes a line to stderr, which may be closed or know fewer characters than the text has."""
+    """Writes a line to stderr, which may be closed or know fewer characters than the text has.
+    What a terminal would act on is left out: names come from files.
+    """
     stream = sys.stderr
     if stream is None:
         return
     try:
         encoding = getattr(stream, "encoding", None) or "utf-8"
+        text = printable(text, kept="\n\t")
         stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
         stream.flush()
     except (OSError, ValueError):
