@@ -84,7 +84,7 @@ class CutBuilder:
         self.device = device
         self.limits = limits
         self.priced = priced or PricedBodies(view.signatures, device)
-        self.ranking = Ranking(device)
+        self.ranking = Ranking(view.signatures, device)
         self.placed: dict[int, PlacedCuts] = {}
         self.memo: dict[object, tuple[CutList, tuple[int, ...]]] = table(limits.memoise)
         self.contents: dict[object, CutList] = table(limits.memoise)

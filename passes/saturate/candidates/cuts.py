@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.types import tensor_bytes
+from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import OF_ROWS, BodyNode, Form, Names, renamed
 from mgn.passes.saturate.prices.prices import price_per_run
 
@@ -71,17 +72,20 @@ class Cut:
 
 class Ranking:
     """Orders the cuts of a class by their prices and what it is guessed to cost to have their
-    leaves in memory: of each, a share for every reader.
+    leaves in memory: of each, a share for every reader. An output is written in any case. A kernel
+    that computes one on its way, and can write it, spares the launch of another.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, signatures: Sequence[Signature], device: Device) -> None:
+        self.signatures = signatures
         self.device = device
         self.costs: dict[int, float] = {}
 
     def rank(self, cuts: Sequence[Cut], traits: Sequence[Traits]) -> list[Cut]:
         """Notes the ranks of a class's cuts; the best one first."""
         for cut in cuts:
-            cut.rank = cut.price + sum(self._share(traits[name]) for name in cut.leaves)
+            needed = sum(self._share(traits[name]) for name in cut.leaves)
+            cut.rank = cut.price + needed - self._spared(cut, traits)
         self._count_needs([cut for cut in cuts if cut.form.has_rows], traits)
         return sorted(cuts, key=lambda item: (item.rank, len(item.body), item.leaves))
 
@@ -111,13 +115,23 @@ class Ranking:
         readers = max(1, known.users + known.is_output + 1 - inside)
         return cut.price + rest + (self._cost(known) + wider - rest) / readers
 
+    def _spared(self, cut: Cut, traits: Sequence[Traits]) -> float:
+        """What a program is spared by a kernel that writes outputs on its way."""
+        made = [(name, number) for name, number, _ in cut.body if name and traits[name].is_output]
+        root = self.signatures[cut.body[-1][1]]
+        written = [cut.form.writable(name, self.signatures[number], root) for name, number in made]
+        return price_per_run(sum(written) * self.device.launch_cost, traits[0].prepared)
+
     def _share(self, traits: Traits) -> float:
-        """What it costs each reader of a class to have that in memory. Of a class that only moves
-        another one, each reader pays the whole of both: the other may have to be written as well.
+        """What it costs each reader of a class to have that in memory: nothing, of an output. Of a
+        class that only moves another one, each reader pays the whole of both: the other may have to
+        be written as well.
         """
+        if traits.is_output:
+            return 0.0
         if traits.moves:
             return 2 * self._cost(traits)
-        return self._cost(traits) / (traits.users + traits.is_output)
+        return self._cost(traits) / traits.users
 
     def _cost(self, traits: Traits) -> float:
         known = self.costs.get(id(traits))
