@@ -67,14 +67,16 @@ def reduce_neighbours(
     count: int,
     values: Sequence[SSAValue],
     join: Callable[[int, SSAValue, SSAValue], SSAValue],
+    apart: int = 1,
 ) -> list[SSAValue]:
-    """The values of each `count` neighbours of a sub-group, a power of two, joined in all of them.
+    """The values of each `count` work-items of a sub-group that lie so far apart, both powers of
+    two, joined in all of them.
 
     `join` takes a value's number, the value, and the value of the partner at a distance.
     """
     totals = list(values)
-    distance = count // 2
-    while distance:
+    distance = count * apart // 2
+    while distance >= apart:
         other = code.pure(arith.XOrIOp, [code.index(lane), code.constant(distance, INDEX)], INDEX)
         for number, value in enumerate(totals):
             partner = code.effect(

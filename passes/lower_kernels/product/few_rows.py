@@ -3,9 +3,9 @@
 A work-group takes some columns. The shared axis is cut into pieces, which its `shares` take in
 turn, for all rows. Where memory runs along the shared axis, a work-item adds up vectors of it for a
 few columns, and adds up their lanes at the end. Where memory runs along the columns, a work-item
-has a vector of columns, and takes the steps one by one. The sums of the shares are added up in
-local memory. Each group reduces rows by itself, where the product asks for that: they are short
-beside the right operand.
+has a vector of columns, and takes the steps one by one. The sums of the shares of a sub-group are
+added up by shuffles, where it has them, and what is left in local memory. Each group reduces rows
+by itself, where the product asks for that: they are short beside the right operand.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +14,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
+from mgn.dialects.kernel.lanes import element
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Index, constant, delinearised, lanes
@@ -25,6 +26,7 @@ from mgn.passes.lower_kernels.core.operand import Operand
 from mgn.passes.lower_kernels.core.product import add_products, write_tile
 from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import across_lanes, combine
+from mgn.passes.lower_kernels.core.sub_groups import SHUFFLED, SUB_GROUP, reduce_neighbours
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.packed_rows import PackedRows
 from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
@@ -147,41 +149,78 @@ class _FewRows:
         return long_loop(self.code, 0, trips, trip, held, sums, unroll, block=LONG_WALK)
 
     def _add_shares(self, totals: Sequence[SSAValue]) -> None:
-        """Adds up the shares' sums, in local memory, and writes what follows from them."""
+        """Adds up the shares' sums, and writes what follows from them."""
         sizes, code = self.sizes, self.code
-        width = lane_count(totals[0])
+        width, inside = lane_count(totals[0]), self._shares_inside(totals[0])
+        totals = [self._sum_inside(total, inside) for total in totals]
+        left = sizes.shares // inside
+        if left == 1 and len(totals) <= sizes.shares:
+            self._write_own(totals, width)
+            return
         stride = sizes.own + (1 if sizes.along else 0)
-        memory = code.local(memory_type(self.element), len(totals) * sizes.shares * stride * width)
+        memory = code.local(memory_type(self.element), len(totals) * left * stride * width)
 
-        def spot(number: Index | int, share: Index | int, own: Index) -> Index:
-            return ((constant(0) + number) * sizes.shares + share) * (stride * width) + own * width
+        def spot(number: Index | int, part: Index | int, own: Index) -> Index:
+            return ((constant(0) + number) * left + part) * (stride * width) + own * width
 
-        for number, total in enumerate(totals):
-            place = spot(number, self.share, self.own)
-            code.store(total, memory, code.index(place), place.multiple)
+        def put() -> None:
+            for number, total in enumerate(totals):
+                place = spot(number, self.share // inside, self.own)
+                code.store(total, memory, code.index(place), place.multiple)
+
+        code.when(code.is_below(self.share % inside, 1, 1), put)
         code.barrier()
         for turn in range(ceil_div(len(totals), sizes.shares)):
             number = self.place // sizes.own + turn * sizes.shares
 
             def finish(number: Index = number) -> None:
-                number = bounded(number, len(totals), 1)
+                number, own = bounded(number, len(totals), 1), self.place % sizes.own
                 total: SSAValue | None = None
-                for share in range(sizes.shares):
-                    place = spot(number, share, self.place % sizes.own)
-                    part = code.load(memory, code.index(place), width, place.multiple)
-                    total = part if total is None else self._sum(total, part)
+                for part in range(left):
+                    place = spot(number, part, own)
+                    value = code.load(memory, code.index(place), width, place.multiple)
+                    total = value if total is None else self._sum(total, value)
                 assert total is not None
-                self._write(number, total, width)
+                self._write(number, own, total, width)
 
             code.when(code.is_below(number, len(totals), 1), finish)
+
+    def _shares_inside(self, total: SSAValue) -> int:
+        """How many shares of a column are in a sub-group that can shuffle their sums."""
+        sizes = self.sizes
+        whole = self.job.number("sub_group", 1) == SUB_GROUP and sizes.items % SUB_GROUP == 0
+        if not whole or element(total.type) not in SHUFFLED:
+            return 1
+        return min(sizes.shares, SUB_GROUP // (1 if sizes.along else min(sizes.own, SUB_GROUP)))
+
+    def _sum_inside(self, total: SSAValue, inside: int) -> SSAValue:
+        """The sum of the shares of a sub-group, in each of them."""
+        if inside == 1:
+            return total
+        code, count = self.code, lane_count(total)
+        lane, apart = self.place % SUB_GROUP, 1 if self.sizes.along else self.sizes.own
+        parts = [lane_of(code, total, part) for part in range(count)]
+        sums = reduce_neighbours(code, lane, inside, parts, lambda _, a, b: self._sum(a, b), apart)
+        return code.joined(sums)
+
+    def _write_own(self, totals: Sequence[SSAValue], width: int) -> None:
+        """Each share writes what follows from the sum of its number, which all of them have."""
+        code, total = self.code, totals[-1]
+        for number in reversed(range(len(totals) - 1)):
+            total = code.select(code.is_below(self.share, number + 1, 1), totals[number], total)
+
+        def write() -> None:
+            self._write(bounded(self.share, len(totals), 1), self.own, total, width)
+
+        code.when(code.is_below(self.share, len(totals), 1), write)
 
     def _sum(self, left: SSAValue, right: SSAValue) -> SSAValue:
         return combine(self.code, "sum", self.element, left, right)
 
-    def _write(self, number: Index, total: SSAValue, width: int) -> None:
+    def _write(self, number: Index, own: Index, total: SSAValue, width: int) -> None:
         """Evaluates and stores what follows from neighbouring sums of a row."""
         job, product, across = self.job, self.product, self.sizes.across
-        column = self._column(number % across, self.place % self.sizes.own)
+        column = self._column(number % across, own)
         row = bounded(number // across, product.rows, 1)
         safe = bounded(column, product.columns, width) + lanes(width)
 

@@ -287,7 +287,7 @@ def _few_rows(request: Request, product: Product, tiling: FewRowsTiling) -> Sche
     idle = max(units / groups, 1.0)
     seconds = idle * useful_seconds(product, plain_rate(product, request.device))
     waits = tiling.steps(product.depth) * (product.rows - 1) * ROW_WAIT * min(units / groups, 1.0)
-    passes, facts = (float(across), 1.0), request.facts(*FACTS)
+    passes, facts = (float(across), 1.0), request.facts(*FACTS, "sub_group")
     numbers = tiling.entries
     return Schedule(ProductVariant.FEW_ROWS, numbers, facts, seconds, passes, waits=waits)
 
