@@ -176,10 +176,9 @@ class Joins:
         most = 0.0
         for number in dict.fromkeys(self.writer[item] for item in kernel.inputs):
             first = self.found.candidates[number]
-            wanted = self.wanted(first, kernel)
-            if self._place_of(first, kernel, wanted) is None:
+            if self._place_of(first, kernel) is None:
                 continue
-            joint = self.joint(first, kernel, wanted)
+            joint = self.joint(first, kernel, self.wanted(first, kernel))
             if joint is not None and first.price + kernel.price - joint.price > most:
                 found, most = (first, kernel, joint), first.price + kernel.price - joint.price
         return found
@@ -226,12 +225,13 @@ class Joins:
             and (item in self.outputs or self.readers.get(item, set()) - {second.number})
         )
 
-    def _place_of(self, first: Candidate, second: Candidate, wanted: Sequence[int]) -> int | None:
+    def _place_of(self, first: Candidate, second: Candidate) -> int | None:
         """Where the kernel of both may stand: behind all that the second reads, and before all
         others that read the first; None for neither of their places.
         """
         here, there = self.place[first.number], self.place[second.number]
-        others = {number for item in wanted for number in self.readers.get(item, ())}
+        taken = [item for item in first.results if self.writer.get(item) == first.number]
+        others = {number for item in taken for number in self.readers.get(item, ())}
         others.discard(second.number)
         if all(self.place[number] > there for number in others):
             return there
@@ -296,8 +296,7 @@ class Joins:
 
     def _replace(self, first: Candidate, second: Candidate, joint: Candidate) -> int:
         """Enters the kernel of two in their place."""
-        wanted = self.wanted(first, second)
-        place = self._place_of(first, second, wanted)
+        place = self._place_of(first, second)
         assert place is not None, "the kernel of both was found to have a place"
         self.bound -= self._loses(first, second, joint)
         added = self.found.add(joint.template, joint.classes)

@@ -13,7 +13,7 @@ from benchmarks.graphs.irregular_graphs import irregular_graph
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.passes.saturate import SaturateOptions, saturate_graph
-from mgn.passes.saturate.candidates.candidates import CandidateSet
+from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.reach import Reach
@@ -22,7 +22,7 @@ from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.extraction.chosen_joins import Joins, join_chosen
 from mgn.passes.saturate.extraction.extract import Extraction, extract
 from mgn.passes.saturate.extraction.report import PROVED
-from mgn.passes.saturate.extraction.selection import Selection
+from mgn.passes.saturate.extraction.selection import Selection, select
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.simplify import simplify_graph
 from tests.passes.saturate.exported_blocks import BLOCKS
@@ -113,6 +113,49 @@ def test_a_value_that_both_kernels_write_is_written_once_by_the_kernel_of_both(
                 tried += 1
                 assert len({*joint.results}) == len(joint.results)
     assert tried >= 10
+
+
+READ_BETWEEN = """
+graph g(x: f32[64, 64], w: f32[64, 64]) {
+  v = x @ w
+  a = sin(v) * 0.3
+  between = a @ w
+  return s = (transpose(between, [1, 0]) + a) * v, t = a @ (w + 1.0), u = v @ w
+}
+"""
+
+
+@BOTH
+def test_kernels_are_not_joined_around_a_reader_of_what_both_write(device: Device) -> None:
+    """The first kernel writes a and v, a product reads a, and the last kernel reads the product and
+    v, and writes a once more: the kernel of both would wait for the product, and that for it.
+    """
+    graph = next(graphs_of(mgn.parse(READ_BETWEEN).lower()))
+    simplify_graph(graph)
+    view = saturated_view(graph)
+    found = find_candidates(view, device, Reach(view), CutLimits())
+
+    def kernel(results: set[int], inputs: set[int]) -> Candidate:
+        of_these = [n for n in found.candidates if {*n.results} == results]
+        return next(n for n in of_these if {*n.inputs} == inputs)
+
+    first = next(n for n in found.candidates if len(n.results) == 2)
+    a, v = first.results
+    readers = [n for n in found.candidates if n.results == found.outputs[:1]]
+    last = next(n for n in readers if len(n.inputs) == 2 and v in n.inputs and a not in n.inputs)
+    between = kernel({*last.inputs} - {v}, {a})
+    found.outputs = (*found.outputs[:1], *between.results)
+    joins = Joins(view, found, Extraction(Selection({}, [], 0.0), 0.0, 1, 1), device, CutLimits())
+    also_a = joins.joint(kernel({a}, {v}), last, (a,))
+    assert also_a is not None
+    again = found.add(also_a.template, also_a.classes)
+    writer = {n: k.number for k in (again, between, first) for n in k.results}
+    chosen = select(found, writer, again=True)
+    assert chosen.kernels == [first.number, between.number, again.number]
+    joins = Joins(view, found, Extraction(chosen, 0.0, 1, 1), device, CutLimits())
+    joint = joins.joint(first, again, ())
+    assert joint is not None and joint.price < first.price + again.price
+    assert joins.joined().selection == chosen
 
 
 @pytest.mark.parametrize("seed", range(24))
