@@ -21,12 +21,13 @@ from mgn.dialects.kernel import DEVICES, Device, FuncOp
 from mgn.driver.compilation import Compiled
 from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.host_arrays import DTYPES
+from mgn.runtime.launching.joint_programs import joined
 from mgn.runtime.launching.launches import Copy, Launch
 from mgn.runtime.launching.programs import build_source
 from mgn.runtime.launching.ptx import needs_completion
 from mgn.runtime.measurement.figures import describe
 from mgn.runtime.memory import GuardedMemory, buffer_bytes
-from tests.support.joint_programs import joined, spirv_signatures
+from tests.support.joint_programs import spirv_signatures
 
 Array = np.ndarray
 

@@ -12,9 +12,8 @@ from mgn.codegen.spirv.spirv import module_bytes
 from mgn.dialects.kernel import Device, FuncOp
 from mgn.modules.verification import verify_whole
 from mgn.passes.convert_kernel_to_spirv import convert, entry_point_name
+from mgn.runtime.launching.joint_programs import joined
 from mgn.runtime.launching.ptx import needs_completion
-
-_KERNEL = "\n\n__kernel "
 
 
 def opencl_signatures(funcs: Sequence[FuncOp], devices: Sequence[Device]) -> list[KernelSignature]:
@@ -33,13 +32,6 @@ def opencl_signatures(funcs: Sequence[FuncOp], devices: Sequence[Device]) -> lis
         replace(item, source=programs[device.vendor]) if joins else item
         for item, device, joins in zip(signatures, devices, whole, strict=True)
     ]
-
-
-def joined(sources: Sequence[str]) -> str:
-    """One text of all kernels, with the functions that they call once at its head."""
-    parts = [source.partition(_KERNEL) for source in sources]
-    heads = dict.fromkeys(text for head, _, _ in parts for text in head.split("\n\n"))
-    return "\n\n".join(heads) + "".join(_KERNEL + body for _, _, body in parts)
 
 
 def spirv_signatures(funcs: Sequence[FuncOp], devices: Sequence[Device]) -> list[KernelSignature]:
