@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 from mgn.passes.saturate.extraction.components import LocalProblem
-from mgn.passes.saturate.extraction.necessity import bits_of
 
 _Way = tuple[float, int]
 """What a class costs, and the classes that have to be there for it."""
@@ -56,39 +55,54 @@ class Purchases:
 
     def __init__(self, market: Market, slot: Mapping[int, int]) -> None:
         self.market, self.slot = market, slot
-        self.full = {bit: market.full.get(key, inf) for key, bit in slot.items()}
-        self.known_ways: list[list[_Way]] | None = None
+        self.full = {1 << bit: market.full.get(key, inf) for key, bit in slot.items()}
+        self.known_ways: dict[int, list[_Way]] | None = None
         self.alone: dict[int, tuple[float, float]] = {}
         self.shared: dict[tuple[int, int], float] = {}
 
     def price_alone(self, lacking: int) -> float:
         """What classes cost with all that they need, nothing shared."""
-        return sum([self.full[bit] for bit in bits_of(lacking)])
+        full, price = self.full, 0.0
+        while lacking:
+            lowest = lacking & -lacking
+            price += full[lowest]
+            lacking ^= lowest
+        return price
 
     def bounds(self, lacking: int) -> tuple[float, float]:
         """What classes cost at least, whatever is there, and `price_alone`."""
         known = self.alone.get(lacking)
         if known is None:
-            ways = self._ways()
-            least = sum([ways[bit][0][0] for bit in bits_of(lacking)])
-            known = self.alone[lacking] = least, self.price_alone(lacking)
+            ways, full, rest = self._ways(), self.full, lacking
+            least = most = 0.0
+            while rest:
+                lowest = rest & -rest
+                least += ways[lowest][0][0]
+                most += full[lowest]
+                rest ^= lowest
+            known = self.alone[lacking] = least, most
         return known
 
     def price_beside(self, lacking: int, there: int) -> float:
         """What classes cost where others are there, bought one after the other."""
         known = self.shared.get((lacking, there))
         if known is None:
-            ways, known, missing = self._ways(), 0.0, ~there
-            for bit in bits_of(lacking):
-                known += next(price for price, needed in ways[bit] if not needed & missing)
-                missing &= ~(1 << bit)
+            ways, known, missing, rest = self._ways(), 0.0, ~there, lacking
+            while rest:
+                lowest = rest & -rest
+                for price, needed in ways[lowest]:
+                    if not needed & missing:
+                        known += price
+                        break
+                missing &= ~lowest
+                rest ^= lowest
             self.shared[lacking, there] = known
         return known
 
-    def _ways(self) -> list[list[_Way]]:
+    def _ways(self) -> dict[int, list[_Way]]:
         """The ways to have the class of each bit, worked out when first asked for."""
         if self.known_ways is None:
-            ways = self.known_ways = [[] for _ in range(max(self.slot.values()) + 1)]
-            for key, bit in self.slot.items():
-                ways[bit] = self.market.ways(key, self.slot)
+            self.known_ways = {
+                1 << bit: self.market.ways(key, self.slot) for key, bit in self.slot.items()
+            }
         return self.known_ways
