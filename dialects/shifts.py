@@ -18,6 +18,9 @@ IDENTITIES = frozenset({"identity", "stop_gradient"})
 MAX_REDUCE = "max_reduce"
 """The operation that gives the largest elements of rows."""
 
+SHIFTING = frozenset({MAX_REDUCE, "sub", "exp", "sum"})
+"""Operations without which no largest element only shifts."""
+
 LARGEST, SHIFTS = "largest", "shifts"
 """What `arranged` says where it is so: `arranged {largest = "shifts"}`."""
 

@@ -225,6 +225,9 @@ def reduction_cut(
         if signatures[number].name == "prod" and element_of(signatures[number].type).is_float:
             return None
     space = RowSpace(form.shape, form.axes)
+    workers, enough = busy_from(space, device)
+    if workers >= enough:
+        return None
     return choose_cut(space, device, _stages(body, signatures), _columns(types, space))
 
 
@@ -277,7 +280,7 @@ def _stages(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> int:
     """The longest chain of reductions, one from another."""
     level: dict[int, int] = {}
     for name, number, operands in body:
-        below = max((level.get(operand, 0) for operand in operands), default=0)
+        below = max([level.get(operand, 0) for operand in operands], default=0)
         level[name] = below + (signatures[number].kind is Kind.REDUCTION)
     return max(level.values())
 

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.shifts import LARGEST, MAX_REDUCE, SHIFTS, Step, largest_only_shift
+from mgn.dialects.shifts import LARGEST, SHIFTING, SHIFTS, Step, largest_only_shift
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.prices.matrix_price import unit_facts
@@ -35,7 +35,7 @@ def shift_facts(
     body: Sequence[BodyNode], results: Sequence[int], signatures: Sequence[Signature]
 ) -> Facts:
     """What a kernel that reduces rows says of their largest elements."""
-    if all(signatures[number].name != MAX_REDUCE for _, number, _ in body):
+    if not SHIFTING.issubset([signatures[number].name for _, number, _ in body]):
         return ()
     steps = (Step(name, signatures[number].name, operands) for name, number, operands in body)
     return ((LARGEST, SHIFTS),) if largest_only_shift(steps, results) else ()

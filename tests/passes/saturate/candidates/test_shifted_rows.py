@@ -1,5 +1,6 @@
 """A kernel says that largest elements of rows only shift exponentials: from its candidate on."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import mgn
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.dialects.shifts import SHIFTING, Step, largest_only_shift
 from mgn.passes.saturate import saturate_graph
 from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.reach import Reach
@@ -81,3 +83,31 @@ def test_the_checker_refuses_a_kernel_that_says_so_falsely() -> None:
     chosen.template = replace(chosen.template, facts=(("largest", "shifts"),))
     with pytest.raises(ExtractionError, match="largest = shifts, falsely"):
         check_selection(view, found, selection, device)
+
+
+SOFTMAX = (
+    Step("m", "max_reduce", ("x",)),
+    Step("d", "sub", ("x", "m")),
+    Step("e", "exp", ("d",)),
+    Step("s", "sum", ("e",)),
+    Step("y", "div", ("e", "s")),
+)
+
+
+def test_a_body_without_one_of_these_operations_has_no_largest_element_that_only_shifts() -> None:
+    """Softmaxes in which operations and operands are changed at random."""
+    draw, said = random.Random(0), 0
+    for _ in range(3000):
+        steps = list(SOFTMAX)
+        for _ in range(draw.randrange(3)):
+            place = draw.randrange(len(steps))
+            step, before = steps[place], ["x", *(item.name for item in steps[:place])]
+            name = draw.choice([item.operation for item in SOFTMAX] + ["mul", "recip", "identity"])
+            operands = tuple(
+                draw.choice(before) if draw.random() < 0.3 else item for item in step.operands
+            )
+            steps[place] = Step(step.name, name, operands)
+        if largest_only_shift(steps, ["y"]):
+            said += 1
+            assert SHIFTING.issubset(step.operation for step in steps)
+    assert said > 500
