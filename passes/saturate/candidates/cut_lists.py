@@ -17,13 +17,13 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, product
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.fusion.attention_bodies import TOTALS
 from mgn.dialects.fusion.forms import MOVED
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
+from mgn.passes.saturate.candidates.apart import best_apart, merge_order
 from mgn.passes.saturate.candidates.broadcasts import costs_a_launch, repeats_of
 from mgn.passes.saturate.candidates.cuts import Cut, Ranking, Traits
 from mgn.passes.saturate.candidates.limits import DEARER, TIME, CutLimits
@@ -207,10 +207,14 @@ class CutBuilder:
         merges = self.limits.attention if attends else self.limits.merges
         self.left_out[TIME] += max(0, math.prod(map(len, choices)) - merges)
         merged: dict[tuple[int, ...], Cut | None] = {}
-        tried = [range(len(choice)) for choice in choices]
-        for places in islice(product(*tried), merges):
+        names = [mapped[0] for _, mapped in operands]
+        order, apart = merge_order(names, choices, traits, merges)
+        for places in order:
             combination = [choice[place] for choice, place in zip(choices, places, strict=True)]
-            merged[places] = self._merge(signature, operands, combination, traits, priced=not plain)
+            cut = self._merge(signature, operands, combination, traits, priced=not plain)
+            if cut is not None and root.heavy is not None:
+                cut.apart = places in apart
+            merged[places] = cut
         found = {places: cut for places, cut in merged.items() if cut is not None}
         legal = dict(sorted(found.items(), key=lambda item: bool(item[1].form.reduced)))
         if all(cut.form.reduced for cut in legal.values()):
@@ -219,7 +223,6 @@ class CutBuilder:
             return [] if cut is None else [cut]
         if not plain:
             return list(legal.values())
-        names = [mapped[0] for _, mapped in operands]
         replaced = set(needless_reads(merged, names, choices, traits))
         self.left_out[DEARER] += len(replaced)
         note_besides(legal, names, choices, traits)
@@ -379,7 +382,8 @@ class CutBuilder:
     def _keep(self, cuts: Sequence[Cut], traits: Sequence[Traits]) -> list[Cut]:
         """The best few of each kind, no two with the same leaves and body classes, and the best
         where it has its leaves to itself; the smallest; one that only rounds, by which a matrix
-        unit sees that its operand is rounded; and last a few that stand besides.
+        unit sees that its operand is rounded; one of operands apart; and last a few that stand
+        besides.
         """
         kept: list[Cut] = []
         counts: dict[tuple[Way, bool], int] = {}
@@ -409,6 +413,7 @@ class CutBuilder:
         rounding = next((cut for cut in ranked if self._shows_rounding(cut)), None)
         if rounding is not None and not any(cut is rounding for cut in kept):
             kept.append(rounding)
+        kept += [*best_apart(ranked, kept)]
         return sorted(kept, key=lambda cut: cut.besides)
 
     def _most_of(self, cut: Cut) -> int:

@@ -48,7 +48,8 @@ class Traits:
 @dataclass
 class Cut:
     """A legal body for a class, over local names; `price` is that of the kernel that writes the
-    class alone. It stands `besides` where it reads what another one computes.
+    class alone. It stands `besides` where it reads what another one computes; its operands come
+    `apart` where others share what they come from (apart.py).
     """
 
     body: tuple[BodyNode, ...]
@@ -57,12 +58,13 @@ class Cut:
     price: float
     rank: float = 0.0
     besides: bool = False
+    apart: bool = False
 
     def renamed(self, names: Names) -> "Cut":
         """The same cut over other names."""
         body, form = renamed(self.body, names), self.form.at(names)
         leaves = tuple(names[name] for name in self.leaves)
-        return Cut(body, leaves, form, self.price, self.rank, self.besides)
+        return Cut(body, leaves, form, self.price, self.rank, self.besides, self.apart)
 
     def at(self, mapped: Sequence[int]) -> "Cut":
         """The same cut as a user names its classes; the form keeps the old names."""

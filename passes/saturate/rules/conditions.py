@@ -151,14 +151,10 @@ def _keeps_order(x: Operand, perm: tuple[int, ...]) -> bool:
     return moved == sorted(moved)
 
 
-THIN = 32
-"""Rows of a batch below which the rows of several are worth a matrix of their own."""
-
-
 def _thin_batches(a: Operand, b: Operand) -> bool:
     """Whether many products of few rows share their right side."""
     *batches, rows, _ = a.shape if len(a.shape) > 2 else (1, 1, 1)
-    return math.prod(batches) > 1 and rows < THIN and len(b.shape) == 2
+    return math.prod(batches) > 1 and rows < layouts.THIN and len(b.shape) == 2
 
 
 def _unshifted(x: Operand) -> bool:
@@ -458,6 +454,7 @@ PREDICATES: dict[str, Predicate] = {
         "reshapes merge two axes of rows of a product, and part them again", layouts.merges_rows
     ),
     "joins_rows": Predicate("one axis of two of rows of x, y has two or less", layouts.joins_rows),
+    "joins_long_rows": Predicate("the same, not of many short batches", layouts.joins_long_rows),
     "turns_rows": Predicate(
         "a permutation moves rows, and axes that b broadcasts over", layouts.turns_rows
     ),

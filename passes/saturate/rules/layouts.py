@@ -20,6 +20,9 @@ FAR = -1e9
 FARTHEST = -1e30
 """A score in which any other is lost that is added to it."""
 
+THIN = 32
+"""Rows of a batch below which the rows of several are worth a matrix of their own."""
+
 
 def shape_of(x: Any) -> Shape:
     """The shape of a matched value; a shape is its own."""
@@ -246,6 +249,14 @@ def joins_rows(x: Any, shape: Shape, y: Any) -> bool:
     given = shape_of(x)
     joined = len(given) == 3 and len(shape) == 2 and given[-1] == shape[-1]
     return joined and len(shape_of(y)) <= 2
+
+
+def joins_long_rows(x: Any, shape: Shape, y: Any) -> bool:
+    """The same, but not where the rows of several batches are worth a matrix of their own, which
+    the reshape makes of them.
+    """
+    batches, rows, _ = shape_of(x) if joins_rows(x, shape, y) else (0, 0, 0)
+    return batches == 1 or rows >= THIN
 
 
 def turns_rows(perm: Shape, b: Any) -> bool:

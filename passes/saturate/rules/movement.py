@@ -197,7 +197,7 @@ MOVEMENT: tuple[Rule, ...] = (
         "reshape(matmul(a, b, transpose_b=N), shape=SHAPE)",
         REASSOCIATES,
         "rows of several axes, each of which meets the same columns",
-        "joins_rows(a, S, b)",
+        "joins_long_rows(a, S, b)",
     ),
     Rule(
         "sum-of-joined-rows",

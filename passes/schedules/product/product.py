@@ -64,6 +64,7 @@ from mgn.passes.schedules.product.seconds import (
     gathered_seconds,
     packed_seconds,
     plain_rate,
+    shared_seconds,
     tile_passes,
     useful_seconds,
     windows_seconds,
@@ -286,6 +287,7 @@ def _few_rows(request: Request, product: Product, tiling: FewRowsTiling) -> Sche
     groups, units = across * prod(product.batch), request.number("units", 1)
     idle = max(units / groups, 1.0)
     seconds = idle * useful_seconds(product, plain_rate(product, request.device))
+    seconds = max(seconds, shared_seconds(product, request.device))
     waits = tiling.steps(product.depth) * (product.rows - 1) * ROW_WAIT * min(units / groups, 1.0)
     passes, facts = (float(across), 1.0), request.facts(*FACTS, "sub_group")
     numbers = tiling.entries
@@ -310,6 +312,7 @@ def _dots(request: Request, product: Product, down: int, across: int) -> Schedul
     numbers |= {"one_by_one": 1} if one_by_one else {}
     numbers |= {"staged": 1} if staged else {}
     seconds = useful_seconds(product, plain_rate(product, request.device))
+    seconds += shared_seconds(product, request.device)
     passes, facts = tile_passes(product, (product.rows, across)), request.facts(*FACTS)
     if not staged:
         return Schedule(ProductVariant.DOTS, numbers, facts, seconds, passes)
@@ -341,7 +344,9 @@ def _direct(request: Request, product: Product) -> Schedule:
     seconds = useful_seconds(product, rate)
     if request.is_gpu:
         seconds = max(4.0 * seconds, product.depth * STEP_LATENCY)
-    elif _has_operands(product) and right_axis(product) == DEPTH:
-        seconds += gathered_seconds(product, request.device)
+    elif _has_operands(product):
+        seconds += shared_seconds(product, request.device)
+        if right_axis(product) == DEPTH:
+            seconds += gathered_seconds(product, request.device)
     passes, facts = tile_passes(product, (down, across * width)), request.facts(*FACTS, "local")
     return Schedule(ProductVariant.DIRECT, numbers, facts, seconds, passes)

@@ -9,6 +9,7 @@ are read once; it evaluates on the way what comes before the product. The steps 
 multiply-adds, measured on an Intel Xeon (AVX-512).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -67,6 +68,12 @@ GATHERED, GATHERED_FAR = 20.0, 120.0
 """Steps to read an element of the right operand where it lies, away from those of other columns;
 and where the operand takes more than half of a core's second cache. Measured on an AMD EPYC
 (AVX-512).
+"""
+
+AGAIN, AGAIN_FAR = 1.6, 3.0
+"""Steps to read an element again of what the products of a batch share, where no tile keeps it: a
+vector for each multiply-add; and where that takes more than a core's second cache. Measured on an
+Intel Xeon (AVX-512), 64 to 4096 products of a row with one matrix of 128 × 128 to 2304 × 768.
 """
 
 WINDOWED = 32.0
@@ -149,6 +156,31 @@ def gathered_seconds(product: Product, device: Device) -> float:
     near = 2 * right.count * right.element.bytes <= (device.l2_cache or USUAL_CACHE)
     steps = GATHERED if near else GATHERED_FAR
     return 2.0 * steps * right.count / plain_rate(product, device)
+
+
+def shared_seconds(product: Product, device: Device) -> float:
+    """Reading again an operand that products of a batch have in common, for each but the first. A
+    GPU has it in a cache, which all of its compute units read about as fast as memory.
+    """
+    steps = moved = 0.0
+    for operand, side in zip(product.node.operands, (product.rows, product.columns), strict=True):
+        matrix = side * product.depth
+        again, size = prod(product.batch) * matrix - operand.count, operand.element.bytes
+        if again > 0:
+            span = matrix * _matrices_gone_over(product.batch, operand.shape[:-2])
+            near = span * size <= (device.l2_cache or USUAL_CACHE)
+            steps += again * (AGAIN if near else AGAIN_FAR)
+            moved += again * size
+    return 2.0 * steps / plain_rate(product, device) if device.is_cpu else moved / device.bandwidth
+
+
+def _matrices_gone_over(batch: Sequence[int], own: Sequence[int]) -> int:
+    """How many matrices of an operand lie between two reads of one: those along the axes of a batch
+    behind the first one that they share.
+    """
+    axes = (*(1 for _ in batch[len(own) :]), *own)
+    shared = next(n for n, size in enumerate(axes) if size < batch[n])
+    return prod(axes[shared + 1 :])
 
 
 def windows_seconds(product: Product, device: Device) -> float:

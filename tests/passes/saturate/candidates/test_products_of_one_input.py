@@ -1,5 +1,7 @@
 """Several products of one input: what is chosen costs no more than the ways to spell it."""
 
+import random
+
 import pytest
 
 import mgn
@@ -63,3 +65,17 @@ def test_eight_products_cost_no_more_than_apart_or_as_one(
     parts = chosen(f"(p: f32[{rows}, {8 * size}]) {{ return {slices} }}", device)
     assert found <= sum(report.cost_after for report in apart) * 1.001
     assert found <= (wide.cost_after + parts.cost_after) * 1.02
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_of_one_product_cost_the_same_however_they_lie(seed: int, device: Device) -> None:
+    rng = random.Random(seed)
+    rows, inner, columns = rng.randint(40, 260), 64 * rng.randint(2, 16), 64 * rng.randint(2, 40)
+    weights = f"param w: f32[{columns}, {inner}] = normal(); param b: f32[{columns}] = normal()"
+    flat, batch, apart = [
+        chosen(f"(x: f32[{shape}, {inner}]) {{ {weights}; return y = linear(x, w, b) }}", device)
+        for shape in (f"{rows}", f"1, {rows}", f"{rows}, 1")
+    ]
+    assert batch.cost_after == pytest.approx(flat.cost_after, rel=1e-3)
+    assert apart.cost_after == pytest.approx(flat.cost_after, rel=1e-3)

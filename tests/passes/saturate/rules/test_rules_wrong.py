@@ -286,7 +286,7 @@ VARIANTS = (
     ),
     ("matmul-of-merged-rows", "right", "reshape(b, shape=beside_rows(b))", "b"),
     ("matmul-of-turned-rows", "when", "turns_rows(P, b)", ""),
-    ("matmul-of-joined-rows", "when", "joins_rows(a, S, b)", ""),
+    ("matmul-of-joined-rows", "when", "joins_long_rows(a, S, b)", ""),
     ("matmul-of-joined-rows", "right", "transpose_b=N", "transpose_b=not N"),
     ("sum-of-joined-rows", "when", "joins_rows(x, S, y)", ""),
     ("sum-of-joined-rows", "right", "add(x, y)", "sub(x, y)"),
