@@ -5,6 +5,12 @@ values. Out: the view with these alone.
 
 A value of the program that is computed there by an operation which is not to be had here, as the
 product with a reciprocal that is exact for powers of two, keeps all its operations.
+
+That assumes that the operations which cost least at one size do so at another. It does not hold of
+heavy operations: how many rows there are decides which way a weight is to lie, whether rows are
+scaled before a product or after it, and whether heads are moved before an attention. So a class
+also keeps its e-nodes that are heavy, or read such, if what they read is computed by one operation
+at most from what is there, or from parameters alone.
 """
 
 from collections import defaultdict
@@ -41,7 +47,35 @@ def narrowed(view: View, chosen: ChosenOperations) -> View:
         names[key] = tuple(found)
         if not kept[key]:
             kept[key] = value.members
+    _keep_heavy(view, kept, set(_needed(view, kept)))
     return replace(view, classes=_needed(view, kept))
+
+
+def _keep_heavy(view: View, kept: dict[int, list[Member]], there: set[int]) -> None:
+    """Keeps of the classes that are `there` the heavy operations, and what reads one, that need no
+    more than one operation besides.
+    """
+    classes = view.classes
+
+    def is_at_hand(key: int) -> bool:
+        return key in there or classes[key].leaf is not None or classes[key].prepared
+
+    def is_heavy(item: Member) -> bool:
+        return view.signatures[item.signature].heavy is not None
+
+    direct: dict[int, list[Member]] = {}
+    for key in [key for key in classes if key in there and not classes[key].prepared]:
+        more = [item for item in classes[key].members if item not in kept[key]]
+        for item in more:
+            fresh = [operand for operand in item.operands if not is_at_hand(operand)]
+            for operand in fresh:
+                if operand not in direct:
+                    members = classes[operand].members
+                    direct[operand] = [one for one in members if all(map(is_at_hand, one.operands))]
+            computed = [one for operand in fresh for one in direct[operand]]
+            if any(map(is_heavy, [item, *computed])) and all(direct[operand] for operand in fresh):
+                kept[key] = [*kept[key], item]
+                kept.update((operand, direct[operand]) for operand in fresh)
 
 
 def _given(view: View, chosen: ChosenOperations) -> Mapping[int, Sequence[int]]:

@@ -4,14 +4,17 @@ near the best, and whole where the graph is another one.
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+import mgn
 from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.driver.pipelines import PIPELINES, parse_passes, run_passes
 from mgn.modules.dialect_table import make_context
 from mgn.passes.saturate import Saturate, SaturateOptions, SaturateReport, saturate_graph
 from mgn.passes.saturate.choose_operations import LEAST, choose_operations
@@ -20,8 +23,8 @@ from mgn.passes.saturate.sharing.chosen import ChosenOperations
 from mgn.passes.saturate.sharing.names import structure_of
 from tests.passes.saturate.saturate_programs import build_graph, check_same, f32, random_step
 
-DEARER = 1.03
-"""How many times what a whole search finds the kernels may cost."""
+DEARER, NEAR = 1.03, 1.01
+"""How many times what a whole search finds the kernels may cost: of any graph, and of a decoder."""
 
 
 @pytest.fixture(autouse=True)
@@ -175,6 +178,38 @@ def test_drawn_graphs_are_right_and_near_the_best(seed: int, device: str) -> Non
     whole = searched(before, device)[1]
     assert report.cost_after <= DEARER * whole.cost_after
     check_same(before, after, seed)
+
+
+MODELS = Path(__file__).resolve().parents[3] / "examples" / "models"
+
+
+def decoder(folder: Path, tokens: int, precision: str) -> GraphOp:
+    """Two layers of a language model, before kernels are chosen."""
+    text = (MODELS / "smollm2.mgn").read_text()
+    (folder / "parts.mgn").write_text((MODELS / "parts.mgn").read_text())
+    layers = "num_hidden_layers = 30"
+    assert layers in text
+    (folder / "two.mgn").write_text(text.replace(layers, "num_hidden_layers = 2"))
+    module = mgn.parse_file(folder / "two.mgn").lower("prefill", {"S": tokens})
+    names = PIPELINES["inference"][: PIPELINES["inference"].index("saturate")]
+    rounding = f"convert-precision{{precision={precision}}}"
+    passes = ",".join(names).replace("convert-precision", rounding)
+    run_passes(parse_passes(passes), module, make_context())
+    return next(graphs_of(module)).clone()
+
+
+@pytest.mark.usefixtures("of_any_size")
+@pytest.mark.parametrize("precision", ["f32", "tf32", "bf16"])
+def test_products_are_looked_at_anew_where_rows_are_more(precision: str, tmp_path: Path) -> None:
+    """For more rows weights lie the other way, and norms scale what comes after the product."""
+    reference = known(decoder(tmp_path, 64, precision), "nvidia-h200")
+    for tokens in (256, 512):
+        before = decoder(tmp_path, tokens, precision)
+        report = searched(before, "nvidia-h200", reference)[1]
+        forget_choices()
+        whole = searched(before, "nvidia-h200")[1]
+        assert report.among and report.candidates < whole.candidates
+        assert report.cost_after <= NEAR * whole.cost_after
 
 
 def test_structures_differ_by_operands_and_not_by_sizes() -> None:

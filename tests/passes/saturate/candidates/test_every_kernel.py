@@ -97,9 +97,9 @@ def test_too_many_kernels_are_said_to_be_too_many() -> None:
 
 def test_a_report_says_whether_all_kernels_were_looked_at() -> None:
     """A search that is cut short says so, and its choice is no worse than one not made at all."""
-    whole = saturate_graph(small_graph(19, 12), CPU)
+    whole = saturate_graph(small_graph(0, 12), CPU)
     assert BEYOND in whole.passed_over and TIME not in whole.passed_over
     limits = CutLimits(kernels=50)
-    short = saturate_graph(small_graph(19, 12), CPU, SaturateOptions(limits=limits))
+    short = saturate_graph(small_graph(0, 12), CPU, SaturateOptions(limits=limits))
     assert TIME in short.passed_over
     assert whole.cost_after < short.cost_after <= short.cost_before
