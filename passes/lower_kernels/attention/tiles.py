@@ -26,7 +26,7 @@ from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing
 from mgn.passes.lower_kernels.attention.staging import Staging
 from mgn.passes.lower_kernels.core.product import multiply_add
 from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type, shaped
-from mgn.passes.lower_kernels.core.sub_groups import SHUFFLED, SUB_GROUP, reduce_neighbours
+from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP, can_shuffle, reduce_neighbours
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.schedules.attention.tiles import Tiling
 
@@ -231,8 +231,7 @@ class _Tiles(GroupWalk):
         """The values that the work-items of a row have, reduced to one, in all of them."""
         sizes = self.sizes
         scalars = shaped(self.type, 1)
-        shuffles = self.job.number("sub_group", 1) == SUB_GROUP and scalars in SHUFFLED
-        if shuffles and sizes.across <= SUB_GROUP and sizes.items % SUB_GROUP == 0:
+        if sizes.across <= SUB_GROUP and can_shuffle(self.job, sizes.items, [scalars]):
             return [self._reduce_in_registers(cls, value) for value in values]
         return self._reduce_in_memory(cls, values)
 

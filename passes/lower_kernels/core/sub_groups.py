@@ -6,11 +6,11 @@ has several sub-groups, each stores its result in local memory. After one barrie
 reduces the stored results of its row by shuffles.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import f32, f64, i32, i64
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.kernels.body import Node
@@ -18,12 +18,21 @@ from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.pure_code import INDEX
 from mgn.passes.lower_kernels.core.scalar import combine
+from mgn.passes.lower_kernels.core.template import Job
 
 SUB_GROUP = 32
 """The size of sub-group this is written for."""
 
 SHUFFLED = (f32, f64, i32, i64)
 """The types that shuffles move."""
+
+
+def can_shuffle(job: Job, items: int, types: Iterable[Attribute]) -> bool:
+    """Whether so many work-items are whole sub-groups that can read each other's registers of these
+    types.
+    """
+    whole = job.number("sub_group", 1) == SUB_GROUP and items % SUB_GROUP == 0
+    return whole and all(type in SHUFFLED for type in types)
 
 
 def reduce_in_sub_groups(

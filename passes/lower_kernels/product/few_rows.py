@@ -26,7 +26,7 @@ from mgn.passes.lower_kernels.core.operand import Operand
 from mgn.passes.lower_kernels.core.product import add_products, write_tile
 from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import across_lanes, combine
-from mgn.passes.lower_kernels.core.sub_groups import SHUFFLED, SUB_GROUP, reduce_neighbours
+from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP, can_shuffle, reduce_neighbours
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.packed_rows import PackedRows
 from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
@@ -188,8 +188,7 @@ class _FewRows:
     def _shares_inside(self, total: SSAValue) -> int:
         """How many shares of a column are in a sub-group that can shuffle their sums."""
         sizes = self.sizes
-        whole = self.job.number("sub_group", 1) == SUB_GROUP and sizes.items % SUB_GROUP == 0
-        if not whole or element(total.type) not in SHUFFLED:
+        if not can_shuffle(self.job, sizes.items, [element(total.type)]):
             return 1
         return min(sizes.shares, SUB_GROUP // (1 if sizes.along else min(sizes.own, SUB_GROUP)))
 

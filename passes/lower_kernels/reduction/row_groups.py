@@ -15,7 +15,7 @@ from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.pure_code import scalar_type
 from mgn.passes.lower_kernels.core.scalar import combine
-from mgn.passes.lower_kernels.core.sub_groups import SHUFFLED, SUB_GROUP, reduce_in_sub_groups
+from mgn.passes.lower_kernels.core.sub_groups import can_shuffle, reduce_in_sub_groups
 from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.schedules.reduction.row_groups import Grouping
 
@@ -36,9 +36,7 @@ def reduce_across_items(
 
 def shuffles(job: Job, sizes: Grouping, values: Sequence[SSAValue]) -> bool:
     """Whether work-items of a row can read each other's registers."""
-    types = all(value.type in SHUFFLED for value in values)
-    whole = job.number("sub_group", 1) == SUB_GROUP and sizes.items % SUB_GROUP == 0
-    return sizes.by_row and whole and types
+    return sizes.by_row and can_shuffle(job, sizes.items, [value.type for value in values])
 
 
 def _reduce_in_memory(

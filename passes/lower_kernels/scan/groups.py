@@ -16,7 +16,7 @@ from mgn.passes.kernels.index import Index, constant, lanes
 from mgn.passes.kernels.rows import row_space
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import combine, narrowed, start_of, widened
-from mgn.passes.lower_kernels.core.sub_groups import SHUFFLED, SUB_GROUP
+from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP, can_shuffle
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.scan.parts import before_part
 from mgn.passes.schedules.scan import parts_of
@@ -123,8 +123,7 @@ class _Groups:
 
     def _exchanges(self, value: SSAValue) -> bool:
         """Whether work-items of a sub-group can read each other's registers."""
-        whole = self.job.number("sub_group", 1) == SUB_GROUP and self.shares % SUB_GROUP == 0
-        return whole and value.type in SHUFFLED
+        return can_shuffle(self.job, self.shares, [value.type])
 
     def _across_sub_groups(self, value: SSAValue) -> tuple[SSAValue, SSAValue]:
         """The same, by exchange of registers; what sub-groups come to meets in local memory."""

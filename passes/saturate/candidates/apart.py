@@ -13,19 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, product
 
 from mgn.passes.saturate.candidates.cuts import Cut, Traits
-
-Places = tuple[int, ...]
-"""Of each operand, by which of its choices it comes."""
+from mgn.passes.saturate.candidates.needless_reads import Choice, Places
 
 SHARE = 3
 """The part of the merges that are tried which may be of operands apart."""
 
 
 def merge_order(
-    names: Sequence[int],
-    choices: Sequence[Sequence[Cut | None]],
-    traits: Sequence[Traits],
-    most: int,
+    names: Sequence[int], choices: Sequence[Choice], traits: Sequence[Traits], most: int
 ) -> tuple[Iterator[Places], frozenset[Places]]:
     """The merges to try, at most so many, and which of them have operands apart, where others have
     not; `names` are the operands.
@@ -48,7 +43,7 @@ def best_apart(ranked: Sequence[Cut], kept: Iterable[Cut]) -> Iterator[Cut]:
 
 
 def _own(
-    names: Sequence[int], choices: Sequence[Sequence[Cut | None]], traits: Sequence[Traits]
+    names: Sequence[int], choices: Sequence[Choice], traits: Sequence[Traits]
 ) -> Iterator[list[int]]:
     """The ways of each operand by which it comes from values that are in no way of another one."""
     read = [

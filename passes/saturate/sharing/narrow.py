@@ -3,18 +3,18 @@
 In: a view, and the operations by which a choice for a graph of the same structure computes its
 values. Out: the view with these alone.
 
-A value of the program that is computed there by an operation which is not to be had here, as the
-product with a reciprocal that is exact for powers of two, keeps all its operations.
+A value of the program may be computed there by an operation which is not to be had here, as the
+product with a reciprocal that is exact for powers of two. It keeps all its operations.
 
 That assumes that the operations which cost least at one size do so at another. It does not hold of
 heavy operations: how many rows there are decides which way a weight is to lie, whether rows are
 scaled before a product or after it, and whether heads are moved before an attention. So a class
-also keeps its e-nodes that are heavy, or read such, if what they read is computed by one operation
-at most from what is there, or from parameters alone.
+also keeps its e-nodes that are heavy, or read such. What these read has to be there, or be computed
+from that by one operation, or from parameters alone.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, product
 
@@ -47,11 +47,11 @@ def narrowed(view: View, chosen: ChosenOperations) -> View:
         names[key] = tuple(found)
         if not kept[key]:
             kept[key] = value.members
-    _keep_heavy(view, kept, set(_needed(view, kept)))
+    _keep_heavy(view, kept, _reached(view, kept))
     return replace(view, classes=_needed(view, kept))
 
 
-def _keep_heavy(view: View, kept: dict[int, list[Member]], there: set[int]) -> None:
+def _keep_heavy(view: View, kept: dict[int, list[Member]], there: Container[int]) -> None:
     """Keeps of the classes that are `there` the heavy operations, and what reads one, that need no
     more than one operation besides.
     """
@@ -90,13 +90,7 @@ def _given(view: View, chosen: ChosenOperations) -> Mapping[int, Sequence[int]]:
 
 def _needed(view: View, kept: Mapping[int, list[Member]]) -> dict[int, ValueClass]:
     """The classes that outputs need, with the e-nodes kept, in their order."""
-    needed = dict.fromkeys(view.outputs)
-    pending = list(view.outputs)
-    while pending:
-        for item in kept[pending.pop()]:
-            fresh = [operand for operand in item.operands if operand not in needed]
-            needed.update(dict.fromkeys(fresh))
-            pending += fresh
+    needed = _reached(view, kept)
     classes = {
         key: replace(value, members=list(kept[key]), users=0)
         for key, value in view.classes.items()
@@ -106,3 +100,14 @@ def _needed(view: View, kept: Mapping[int, list[Member]]) -> dict[int, ValueClas
         for operand in {item for member in value.members for item in member.operands}:
             classes[operand].users += 1
     return classes
+
+
+def _reached(view: View, kept: Mapping[int, list[Member]]) -> set[int]:
+    """The keys of the classes that outputs need, by the e-nodes kept."""
+    reached, pending = set(view.outputs), list(view.outputs)
+    while pending:
+        for item in kept[pending.pop()]:
+            fresh = [operand for operand in item.operands if operand not in reached]
+            reached.update(fresh)
+            pending += fresh
+    return reached

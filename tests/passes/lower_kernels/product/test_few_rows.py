@@ -4,14 +4,14 @@ The GPU form runs on the CPU's device; the reference is the interpreter, and int
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from mgn.dialects.kernel import DEVICES, BarrierOp, GroupMmaOp, MmaOp
+from mgn.dialects.kernel import DEVICES, BarrierOp, Device, GroupMmaOp, MmaOp
 from mgn.dialects.types import ELEMENT_TYPES
 from tests.support.lower_fixture import FORMS, Run, check_all, fused_kernel, lowered, same_values
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
@@ -46,6 +46,18 @@ def cases(rows: int) -> dict[str, tuple[tuple[int, ...], tuple[int, ...], Callab
     }
 
 
+def runs_of(rows: int, element: str, devices: Sequence[Device], **fixed: Any) -> list[Run]:
+    """The cases on small integers, on each device; `fixed` are entries of their schedules."""
+    random, runs = np.random.default_rng(0), list[Run]()
+    for what, (left, right, build) in cases(rows).items():
+        kernel = fused_kernel("contraction", [(element, left), (element, right)], build)
+        dtype = ELEMENT_TYPES[element].dtype
+        arrays = [random.integers(-4, 5, shape).astype(dtype) for shape in (left, right)]
+        for device in devices:
+            runs.append(Run(kernel, arrays, device, fixed, f"{what} {device.name}"))
+    return runs
+
+
 @pytest.mark.parametrize("element", ["f32", "i32"])
 @pytest.mark.parametrize("rows", [1, 3, 4])
 def test_products_of_few_rows_are_those_of_the_interpreter(
@@ -53,14 +65,8 @@ def test_products_of_few_rows_are_those_of_the_interpreter(
     element: str,
     cl_queue: Any,  # noqa: F811
 ) -> None:
-    random, runs = np.random.default_rng(0), list[Run]()
-    for what, (left, right, build) in cases(rows).items():
-        kernel = fused_kernel("contraction", [(element, left), (element, right)], build)
-        dtype = ELEMENT_TYPES[element].dtype
-        arrays = [random.integers(-4, 5, shape).astype(dtype) for shape in (left, right)]
-        for form in FORMS.keys() - {"cpu"}:
-            runs.append(Run(kernel, arrays, FORMS[form], {}, f"{what} {form}"))
-    check_all(cl_queue, runs, same_values)
+    forms = [FORMS[form] for form in FORMS.keys() - {"cpu"}]
+    check_all(cl_queue, runs_of(rows, element, forms), same_values)
 
 
 def test_columns_that_are_neighbours_in_memory_are_added_up_side_by_side() -> None:

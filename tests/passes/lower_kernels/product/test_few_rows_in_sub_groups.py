@@ -6,7 +6,6 @@ whose driver makes sub-groups.
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from mgn.codegen.opencl import opencl
@@ -14,9 +13,8 @@ from mgn.codegen.opencl.matrix import need_sub_groups
 from mgn.codegen.opencl.writer import Writer
 from mgn.dialects.kernel import DEVICES, BarrierOp, Device
 from mgn.dialects.kernel.sub_groups import SubGroupShuffleOp
-from mgn.dialects.types import ELEMENT_TYPES
-from tests.passes.lower_kernels.product.test_few_rows import cases
-from tests.support.lower_fixture import Run, check_all, fused_kernel, lowered, same_values
+from tests.passes.lower_kernels.product.test_few_rows import runs_of
+from tests.support.lower_fixture import check_all, fused_kernel, lowered, same_values
 from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
@@ -45,13 +43,7 @@ def test_shuffled_sums_are_those_of_the_interpreter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(opencl, "Writer", AskingWriter)
-    random, runs = np.random.default_rng(rows), list[Run]()
-    for what, (left, right, build) in cases(rows).items():
-        kernel = fused_kernel("contraction", [(element, left), (element, right)], build)
-        dtype = ELEMENT_TYPES[element].dtype
-        arrays = [random.integers(-4, 5, shape).astype(dtype) for shape in (left, right)]
-        runs.append(Run(kernel, arrays, device, {"sub_group": 32}, what))
-    check_all(cl_queue, runs, same_values)
+    check_all(cl_queue, runs_of(rows, element, [device], sub_group=32), same_values)
 
 
 def test_shares_of_a_sub_group_need_no_local_memory() -> None:

@@ -1,22 +1,17 @@
 """Kernels that read what is an output in any case, as the caches of a decoder are."""
 
-import re
-from pathlib import Path
-
 import pytest
 
 import mgn
+from benchmarks.cached_decoding import program_text
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
-
-EXAMPLE = Path(__file__).parents[4] / "examples" / "cached_decoder.mgn"
-SIZES = "D = 576, HEADS = 9, KV = 3, HD = 64, FF = 1536, LAYERS = 2, VOCAB = 512, ROOM = 512"
 
 
 @pytest.mark.parametrize("precision", ["f32", "tf32", "bf16"])
 def test_attention_reads_the_cache_as_it_was_written(precision: str) -> None:
     """No kernel copies what of a cache is rounded: a copy of all rows for one that is new."""
-    text = re.sub(r"(?m)^const .*$", f"const {SIZES}", EXAMPLE.read_text(encoding="utf-8"))
-    found = mgn.optimize(mgn.parse(text), graph="decode", device="nvidia-h200", precision=precision)
+    program = mgn.parse(program_text(2, 512))
+    found = mgn.optimize(program, graph="decode", device="nvidia-h200", precision=precision)
     kernels = [op for op in found.module.walk() if isinstance(op, FusedKernelOp)]
     attending = [op for op in kernels if op.kind.data == KernelKind.ATTENTION]
     updates = {value for op in kernels if op.kind.data == KernelKind.UPDATE for value in op.outputs}
