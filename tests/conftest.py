@@ -50,6 +50,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     wants_device = not DEVICE_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
     if wants_device or (module is not None and reads_the_variable(module)):
         item.add_marker("gpu")
+    if "device" in getattr(item, "fixturenames", ()) and has_the_matrix_unit(module):
+        item.add_marker("sub_groups")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -68,6 +70,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def reads_the_variable(module: ModuleType) -> bool:
     """Whether a module's tests run on the device that the variable selects."""
     return DEVICE_VARIABLE in inspect.getsource(module)
+
+
+def has_the_matrix_unit(module: ModuleType | None) -> bool:
+    """Whether a module's `device` is the one with a matrix unit, if only by sub-groups."""
+    fixtures = sys.modules.get("tests.support.matrix_unit_fixture")
+    found = getattr(module, "device", None)
+    return found is not None and found is getattr(fixtures, "device", None)
 
 
 @cache

@@ -17,10 +17,10 @@ VECTORISER = "CL_CONFIG_CPU_VECTORIZER_MODE"
 
 
 def passes_in_a_process_with_sub_groups(path: str) -> None:
-    """Runs a file's tests of kernels where the CPU's driver makes sub-groups; skips in there."""
+    """Runs a file's tests of the unit where the CPU's driver makes sub-groups; skips in there."""
     if os.environ.get(VECTORISER) == "0" or os.environ.get("MGN_TEST_DEVICE", "cpu") != "cpu":
         pytest.skip("the tests below run in this process")
-    on_the_device = ["-m", "gpu and not long", path]
+    on_the_device = ["-m", "sub_groups", path]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *on_the_device]
     done = subprocess.run(
         command, env={**os.environ, VECTORISER: "0"}, capture_output=True, text=True
