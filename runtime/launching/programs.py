@@ -7,7 +7,7 @@ with the driver's words.
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,9 @@ from mgn.runtime.errors import BuildError
 from mgn.runtime.launching.joint_programs import joined, linked, together
 from mgn.runtime.launching.ptx import GUARD, completed, needs_completion
 from mgn.tasks import task
+
+Binary = Callable[[], bytes]
+"""Asks a driver for the binary of a program, for which some compile each kernel anew."""
 
 _MESSAGE_LINES = 30
 _JOINT = b"built together: "
@@ -68,16 +71,16 @@ def build_kernels(
 
 def build_source(
     context: Any, handle: Any, source: str, options: Sequence[str]
-) -> tuple[Any, bytes]:
+) -> tuple[Any, Binary]:
     """A program of OpenCL C, completed in its PTX where it asks for that, and its binary."""
     cl = opencl()
     if not needs_completion(source):
         program = cl.Program(context, source).build(list(options), cache_dir=False)
-        return program, program.binaries[0]
+        return program, lambda: program.binaries[0]
     program = cl.Program(context, source).build([*options, f"-D{GUARD}"], cache_dir=False)
     text = program.binaries[0].decode().rstrip("\0")
     binary = completed(source, text).encode() + b"\0"
-    return cl.Program(context, [handle], [binary]).build(list(options)), binary
+    return cl.Program(context, [handle], [binary]).build(list(options)), lambda: binary
 
 
 class _Builder:
@@ -148,6 +151,10 @@ class _Builder:
         self._cache.store(self._key(source), binary)
         return program
 
+    def _asked(self, binary: Binary) -> bytes:
+        """A binary for the cache; empty where there is no cache."""
+        return b"" if self._cache.folder is None else binary()
+
     def _built_as_one(self, sources: Sequence[str | bytes]) -> Any | None:
         """One program of all; None where the driver refuses that, and so perhaps one of them."""
         texts = [source for source in sources if isinstance(source, str)]
@@ -157,7 +164,7 @@ class _Builder:
             else:
                 words = [source for source in sources if isinstance(source, bytes)]
                 program = linked(self._context, words, self._options)
-                binary = program.binaries[0]
+                binary = self._asked(lambda: program.binaries[0])
         except opencl().Error:
             return None
         keys = list(map(self._key, sources))
@@ -168,7 +175,9 @@ class _Builder:
         return program
 
     def _compiled(self, source: str) -> tuple[Any, bytes]:
-        return build_source(self._context, self._device.handle, source, self._options)
+        handle = self._device.handle
+        program, binary = build_source(self._context, handle, source, self._options)
+        return program, self._asked(binary)
 
     def _from_source(self, source: str | bytes) -> tuple[Any, bytes]:
         cl = opencl()
@@ -178,7 +187,7 @@ class _Builder:
             if isinstance(source, str):
                 return self._compiled(source)
             program = cl.Program(self._context, source).build(list(self._options))
-            return program, program.binaries[0]
+            return program, self._asked(lambda: program.binaries[0])
         except cl.Error as error:
             words = "\n".join(str(error).splitlines()[:_MESSAGE_LINES])
             raise BuildError(f"{self._device.name} refused a kernel:\n{words}") from None

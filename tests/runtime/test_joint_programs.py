@@ -15,7 +15,7 @@ from mgn.passes.saturate.options import SaturateOptions
 from mgn.passes.saturate.rules.rule import RuleClass
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.errors import BuildError
-from mgn.runtime.launching import joint_programs
+from mgn.runtime.launching import joint_programs, programs
 from mgn.runtime.launching.executable import Executable
 from mgn.runtime.launching.joint_programs import joins
 from tests.runtime.device_kernels import SIZE, pointwise
@@ -98,6 +98,23 @@ def test_what_is_refused_is_told_and_its_neighbours_are_kept(tmp_path: Path) -> 
         run(KernelCache(tmp_path), sources("a + b", "nothing_of_the_kind(a)", "a - b"))
     assert len(files(tmp_path)) == 1
     assert run(KernelCache(tmp_path), {"k0": sources("a + b")["k0"]})[0].build.from_cache == 1
+
+
+@pytest.mark.parametrize("expressions", [("a + b",), ("a + b", "a * b")], ids=["one", "two"])
+def test_a_driver_is_asked_for_a_binary_where_a_cache_takes_it(
+    expressions: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some drivers compile each kernel anew for it."""
+    plain, asked = programs.build_source, list[str]()
+
+    def noted(context: Any, handle: Any, source: str, options: Any) -> Any:
+        program, binary = plain(context, handle, source, options)
+        return program, lambda: asked.append(source) or binary()
+
+    monkeypatch.setattr(programs, "build_source", noted)
+    for folder, count in ((None, 0), (tmp_path, 1)):
+        _, y = run(KernelCache(folder), sources(*expressions))
+        assert len(asked) == count and np.all(y == (5 if len(expressions) == 1 else 10))
 
 
 def test_many_kernels_are_several_programs(monkeypatch: pytest.MonkeyPatch) -> None:
