@@ -39,7 +39,7 @@ from mgn.passes.saturate.encoding.encode import EncodedGraph, encode_graph
 from mgn.passes.saturate.encoding.facts import Facts
 from mgn.passes.saturate.explain.alternatives import choices_of
 from mgn.passes.saturate.explain.trace import SaturateTrace
-from mgn.passes.saturate.extraction.chosen_joins import join_chosen
+from mgn.passes.saturate.extraction.chosen_joins import extract_joined
 from mgn.passes.saturate.extraction.delayed_updates import delay_updates
 from mgn.passes.saturate.extraction.extract import Extraction, extract, work_for
 from mgn.passes.saturate.extraction.report import SaturateReport
@@ -241,9 +241,10 @@ def _chosen(task: _Task, way: _Way, view: View, extract_budget: float) -> Choice
         charge_commits(view, found, device)
     with _timed(seconds, "extract"):
         work = work_for(found, extract_budget)
-        extraction = extract(found, work)
         if options.fuse:
-            extraction = join_chosen(view, found, extraction, device, limits, work)
+            extraction = extract_joined(view, found, device, limits, work)
+        else:
+            extraction = extract(found, work)
         searched = Searched(found, extraction)
         if limits.whole:
             searched = search_whole(view, searched, device, limits, work)

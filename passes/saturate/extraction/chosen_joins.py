@@ -14,6 +14,9 @@ not. So with j as one more candidate, no choice costs less than the bound was, l
 more than j. That bound is rough where much has to be obtained. Then the choice is made once more
 with such kernels among the candidates, until it costs no less than before, or no work is left. Of
 few candidates it is also made among the kernels of any two chosen ones, joined or not.
+
+Where a proof takes much, kernels are joined before the first one, in a choice that is found soon.
+They are candidates of that proof already, so a second one is seldom needed.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,12 +30,13 @@ from mgn.passes.saturate.candidates.commits import commit_seconds
 from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
+from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
 from mgn.passes.saturate.egraph.view import View
-from mgn.passes.saturate.extraction.extract import Extraction, extract, work_for
+from mgn.passes.saturate.extraction.extract import Extraction, Extractor, extract, work_for
 from mgn.passes.saturate.extraction.report import NEAR, PROVED
-from mgn.passes.saturate.extraction.selection import select
+from mgn.passes.saturate.extraction.selection import Selection, select
 from mgn.passes.saturate.extraction.work import Work
 from mgn.passes.saturate.prices.forms import BodyNode, renamed
 from mgn.passes.saturate.prices.prices import price_per_run
@@ -40,10 +44,53 @@ from mgn.passes.saturate.prices.prices import price_per_run
 LIGHT = (KernelKind.POINTWISE, KernelKind.REDUCTION)
 """Kinds of kernels that may go on in one of another kind, or begin it."""
 
+WIDE = 20
+"""Classes that one is tied to when it is eliminated, above which a proof takes so much that kernels
+are joined before it. Of other problems a second proof takes no more than that.
+"""
+
+BEAM = 8
+"""States kept of each table for the choice whose kernels are joined before the first proof."""
+
 FEW, LOOK = 2_000, 0.1
 """Candidates up to which the kernels of any two chosen ones are looked at besides, and the share of
 the work that is left which that may take: of more they seldom bring anything in that work.
 """
+
+
+def extract_joined(
+    view: View,
+    found: CandidateSet,
+    device: Device,
+    limits: CutLimits,
+    work: Work | None = None,
+) -> Extraction:
+    """The choice with kernels joined. Where a proof takes much, some are joined before the first
+    one. They are candidates of it.
+    """
+    work = work_for(found) if work is None else work
+    extractor = Extractor(found, work)
+    if work.left > 0.0 and extractor.width() > WIDE:
+        offer_joins(view, found, extractor.soon(BEAM), device, limits)
+        extractor = Extractor(found, work)
+    return join_chosen(view, found, extractor.best(), device, limits, work)
+
+
+def offer_joins(
+    view: View,
+    found: CandidateSet,
+    chosen: Selection,
+    device: Device,
+    limits: CutLimits,
+) -> None:
+    """Enters joined kernels of a choice. None of them reads what may depend on what it writes: in
+    another choice it could wait for itself, and that ties many classes together.
+    """
+    tried, reach = found.only(found.candidates), Reach(view)
+    Joins(view, tried, Extraction(chosen, 0.0, 0, 0), device, limits).joined()
+    for joint in tried.candidates[len(found.candidates) :]:
+        if not any(reach.depends(item, key) for item in joint.inputs for key in joint.results):
+            found.add(joint.template, joint.classes).price = joint.price
 
 
 def join_chosen(
@@ -57,10 +104,10 @@ def join_chosen(
     """The choice with kernels joined, which are new candidates; the same where none is."""
     work = work_for(found) if work is None else work
     joined = Joins(view, found, extraction, device, limits).joined()
-    if joined.gap <= max(extraction.gap, PROVED):
+    if _is_as_near(joined, extraction):
         return joined
     best = joined
-    while best.gap > max(extraction.gap, PROVED) and work.left > 0.0:
+    while not _is_as_near(best, extraction) and work.left > 0.0:
         extraction = extract(found, work)
         better = Joins(view, found, extraction, device, limits).joined()
         if better.selection.cost >= best.selection.cost * (1.0 - PROVED):
@@ -69,6 +116,11 @@ def join_chosen(
             break
         best = better
     return _with_any_two(view, found, best, device, limits, work)
+
+
+def _is_as_near(joined: Extraction, before: Extraction) -> bool:
+    """Whether joining left a choice as near the best one as it was."""
+    return joined.slack <= before.slack + PROVED * joined.selection.cost
 
 
 def _with_any_two(
@@ -92,7 +144,7 @@ def _with_any_two(
     with work.shared(LOOK):
         other = extract(wider, work)
     better = Joins(view, wider, other, device, limits).joined()
-    worth = PROVED if better.gap <= max(extraction.gap, PROVED) else NEAR
+    worth = PROVED if _is_as_near(better, extraction) else NEAR
     if better.selection.cost >= extraction.selection.cost * (1.0 - worth):
         return extraction
     for candidate in wider.candidates[count:]:

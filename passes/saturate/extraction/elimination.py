@@ -176,11 +176,11 @@ class Elimination:
         return tuple(found)
 
 
-def good_choice(problem: LocalProblem, work: Work) -> tuple[int, ...] | None:
-    """A closed choice near the best one, found soon: of large tables the states that promise most
-    are kept. None where there is no choice.
+def good_choice(problem: LocalProblem, work: Work, beam: int = BEAM) -> tuple[int, ...] | None:
+    """A closed choice near the best one, found soon: of larger tables so many states are kept that
+    promise most. None where there is no choice.
     """
-    elimination = Elimination(problem, ANY, ANY, ANY, BEAM)
+    elimination = Elimination(problem, ANY, ANY, ANY, beam)
     work.did(elimination.work, STATE)
     return elimination.candidates(elimination.decided) if elimination.feasible else None
 

@@ -12,14 +12,14 @@ Where that does not help, the problem is branched on; and before all that on a c
 are tied to, without which it falls apart.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.extraction.branching import hub_of, taken_or_not, written_or_not
 from mgn.passes.saturate.extraction.components import LocalProblem, Part
-from mgn.passes.saturate.extraction.elimination import ANY, Elimination, good_choice
+from mgn.passes.saturate.extraction.elimination import ANY, BEAM, Elimination, good_choice
 from mgn.passes.saturate.extraction.pruning import parts_of
 from mgn.passes.saturate.extraction.relaxation import Program, Relaxation, among
 from mgn.passes.saturate.extraction.work import LOOKED_AT, STATE, Work
@@ -198,7 +198,7 @@ class ExactSolver:
     def _at_once(self, problem: LocalProblem) -> Solution:
         """A choice where there is no work for a better one, and a bound."""
         least = _least_price(problem)
-        return Solution(_found_soon(problem, self.work), least, least)
+        return Solution(found_soon(problem, self.work), least, least)
 
     def _nearest(self, relaxation: Relaxation, known: Solution, many: Iterable[int]) -> Solution:
         """A choice among so many times the kernels that fractions consist of, or a known one that
@@ -207,10 +207,10 @@ class ExactSolver:
         problem, bound = relaxation.problem, relaxation.bound
         for times in many:
             part = among(problem, relaxation.nearest(times))
-            found = Solution(_found_soon(part.problem, self.work), bound, bound)
+            found = Solution(found_soon(part.problem, self.work), bound, bound)
             known = cheaper_of(problem, known, outside(part, found))
         if known.chosen is None:  # what is near the bound may be no choice
-            known = Solution(_found_soon(problem, self.work), bound, bound)
+            known = Solution(found_soon(problem, self.work), bound, bound)
         return known
 
     def _best_of(self, problem: LocalProblem, ways: tuple[Part, Part], effort: int) -> Solution:
@@ -240,12 +240,18 @@ def _falls_apart(problem: LocalProblem) -> bool:
     return largest <= PIECE * len(problem.prices)
 
 
-def _found_soon(problem: LocalProblem, work: Work) -> tuple[int, ...] | None:
-    """A choice near the best one, part by part."""
+def found_soon(
+    problem: LocalProblem, work: Work, beam: int = BEAM, parts: Sequence[Part] | None = None
+) -> tuple[int, ...] | None:
+    """A choice near the best one, part by part; equal parts are looked at once."""
     chosen: list[int] = []
-    for part in parts_of(problem):
-        solution = _decided(part.problem)
-        found = good_choice(part.problem, work) if solution is None else solution.chosen
+    known: dict[LocalProblem, tuple[int, ...] | None] = {}
+    for part in parts_of(problem) if parts is None else parts:
+        if part.problem not in known:
+            solution = _decided(part.problem)
+            soon = good_choice(part.problem, work, beam) if solution is None else solution.chosen
+            known[part.problem] = soon
+        found = known[part.problem]
         if found is None:
             return None
         chosen += [part.candidates[number] for number in found]

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 from mgn.passes.saturate.candidates.candidates import CandidateSet
 from mgn.passes.saturate.candidates.repetition import table
-from mgn.passes.saturate.extraction.components import LocalProblem, components_of
+from mgn.passes.saturate.extraction.chain import LONG
+from mgn.passes.saturate.extraction.components import LocalProblem, Part, components_of
+from mgn.passes.saturate.extraction.elimination import width_of
 from mgn.passes.saturate.extraction.exact import ExactSolver, Solution
-from mgn.passes.saturate.extraction.rings import cheapest_choice, order_of
+from mgn.passes.saturate.extraction.rings import cheapest_choice, choice_soon, order_of
 from mgn.passes.saturate.extraction.selection import Selection, select
 from mgn.passes.saturate.extraction.work import Work
 
@@ -36,10 +38,15 @@ class Extraction:
     budget_spent: bool = False
 
     @property
+    def slack(self) -> float:
+        """How many seconds more than the least possible the cost can be."""
+        return max(0.0, self.selection.cost - self.bound)
+
+    @property
     def gap(self) -> float:
         """How far, relatively, the cost can be from the least possible."""
         cost = self.selection.cost
-        return max(0.0, (cost - self.bound) / cost) if cost > 0 else 0.0
+        return self.slack / cost if cost > 0 else 0.0
 
 
 def work_for(found: CandidateSet, budget: float = 2.0) -> Work:
@@ -47,23 +54,68 @@ def work_for(found: CandidateSet, budget: float = 2.0) -> Work:
     return Work(budget * max(1.0, len(found.candidates) / BUDGETED))
 
 
+class Extractor:
+    """What candidates are to be chosen among: `parts`, and a solver for them with the work that is
+    left.
+    """
+
+    def __init__(self, found: CandidateSet, work: Work) -> None:
+        self.found, self.parts = found, components_of(found)
+        self.solver = ExactSolver(work, found.memoise)
+
+    def width(self) -> int:
+        """To how many classes one is tied at most when it is eliminated."""
+        return max(
+            (width_of(piece.problem) for part in self.parts for piece in self._pieces(part)),
+            default=0,
+        )
+
+    def _pieces(self, part: Part) -> list[Part]:
+        """What a part falls into, if it is so large that this matters."""
+        return self.solver.parts(part.problem) if len(part.candidates) >= LONG else []
+
+    def soon(self, beam: int) -> Selection:
+        """Kernels that cost little more than the cheapest ones, without a proof; `beam` is how many
+        states are kept of each table.
+        """
+        soon: dict[LocalProblem, tuple[int, ...] | None] = table(self.found.memoise)
+        preferred: dict[int, int] = {}
+        for part in self.parts:
+            chosen = soon.get(part.problem)
+            if chosen is None:
+                chosen = soon[part.problem] = choice_soon(part.problem, self.solver, beam)
+            _prefer(preferred, self.found, part, chosen)
+        return select(self.found, preferred, again=True)
+
+    def best(self) -> Extraction:
+        """The cheapest kernels, or some near them where too little work is left."""
+        found, solver = self.found, self.solver
+        solutions: dict[LocalProblem, Solution] = table(found.memoise)
+        preferred: dict[int, int] = {}
+        bound = 0.0
+        for part in self.parts:
+            solution = solutions.get(part.problem)
+            if solution is None:
+                solution = solutions[part.problem] = cheapest_choice(part.problem, solver)
+            bound += solution.bound
+            _prefer(preferred, found, part, solution.chosen)
+        selection = select(found, preferred, again=True)
+        bound = min(bound, selection.cost)
+        distinct = len(solver.solved)
+        return Extraction(selection, bound, len(self.parts), distinct, solver.budget_spent)
+
+
 def extract(found: CandidateSet, work: Work | None = None) -> Extraction:
     """Chooses kernels with the work that is left; where none is given, with the usual one."""
-    solver = ExactSolver(work_for(found) if work is None else work, found.memoise)
-    solutions: dict[LocalProblem, Solution] = table(found.memoise)
-    preferred: dict[int, int] = {}
-    bound = 0.0
-    parts = components_of(found)
-    for part in parts:
-        solution = solutions.get(part.problem)
-        if solution is None:
-            solution = solutions[part.problem] = cheapest_choice(part.problem, solver)
-        assert solution.chosen is not None, "some class has no writer"
-        bound += solution.bound
-        for index in order_of(part.problem, solution.chosen)[0]:
-            candidate = found.candidates[part.candidates[index]]
-            for key in candidate.results:
-                preferred.setdefault(key, candidate.number)
-    selection = select(found, preferred, again=True)
-    bound = min(bound, selection.cost)
-    return Extraction(selection, bound, len(parts), len(solver.solved), solver.budget_spent)
+    return Extractor(found, work_for(found) if work is None else work).best()
+
+
+def _prefer(
+    preferred: dict[int, int], found: CandidateSet, part: Part, chosen: tuple[int, ...] | None
+) -> None:
+    """Notes which chosen candidate of a part writes each class first."""
+    assert chosen is not None, "some class has no writer"
+    for index in order_of(part.problem, chosen)[0]:
+        candidate = found.candidates[part.candidates[index]]
+        for key in candidate.results:
+            preferred.setdefault(key, candidate.number)

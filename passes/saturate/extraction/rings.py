@@ -9,9 +9,10 @@ ring writes it from: by a kernel that does not read that one. So there is one pr
 of the ring, in which no kernel that reads the next class writes it; of all problems so far the one
 of the least cost is next.
 
-A large problem in which each class is tied to many is solved along its chain (`chain.py`), and the
-choice is near the best one. Where the linear programs of its links are near what these cost, so is
-that of the whole, and the whole is solved. The chain is followed even so where that takes too much.
+A large problem in which each class is tied to many is solved along its chain (`chain.py`) where
+many links are equal, and the choice is near the best one. Where the linear programs of its links
+are near what these cost, so is that of the whole, and the whole is solved. The chain is followed
+even so where that takes too much.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ from mgn.passes.saturate.extraction.exact import (
     Solution,
     cheaper_of,
     cost_of,
+    found_soon,
     outside,
 )
 from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
@@ -41,6 +43,11 @@ LARGE, NEAR = 10_000, 1e-3
 WIDE = 24
 """Classes that one is tied to when it is eliminated, above which a large problem is too hard to
 solve as a whole.
+"""
+
+SHARE = 0.5
+"""The share of the candidates that distinct links may have. Where they have more, the whole is
+hardly harder to solve.
 """
 
 FIRM = 0.005
@@ -68,6 +75,27 @@ def cheapest_choice(problem: LocalProblem, solver: ExactSolver) -> Solution:
     if len(problem.prices) >= LARGE and (chain := _long_chain(problem, solver)) is not None:
         return _along_chain(problem, chain, tree, solver)
     return as_a_whole(problem, tree, solver)
+
+
+def choice_soon(problem: LocalProblem, solver: ExactSolver, beam: int) -> tuple[int, ...] | None:
+    """A choice without rings near the cheapest one, found soon; None where there is none. One class
+    of each ring is written besides from what it needs alone.
+    """
+    closed = found_soon(problem, solver.work, beam, solver.parts(problem))
+    if closed is None or not (rings := rings_of(problem, closed)):
+        return closed
+    chosen = dict.fromkeys(closed)
+    tree = full_prices(problem, [set(items) for items in problem.inputs])[1]
+    while rings:
+        pending, met = [ring[0][0] for ring in rings], set[int]()
+        while pending:
+            number = tree[pending.pop()]
+            if number not in met:
+                met.add(number)
+                pending += problem.inputs[number]
+        chosen |= dict.fromkeys(sorted(met))
+        rings = rings_of(problem, chosen)
+    return tuple(chosen)
 
 
 def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolver) -> Solution:
@@ -108,7 +136,10 @@ def _long_chain(problem: LocalProblem, solver: ExactSolver) -> tuple[Part, Chain
         return None
     needed = without_needless(problem)
     chain = chain_of(needed.problem)
-    return None if chain is None else (needed, chain)
+    if chain is None:
+        return None
+    distinct = sum([len(link.prices) for link in {link.problem for link in chain.links}])
+    return (needed, chain) if distinct <= SHARE * len(needed.candidates) else None
 
 
 def _along_chain(

@@ -19,10 +19,18 @@ from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.check import check_selection
 from mgn.passes.saturate.egraph.view import View
-from mgn.passes.saturate.extraction.chosen_joins import Joins, join_chosen
-from mgn.passes.saturate.extraction.extract import Extraction, extract
+from mgn.passes.saturate.extraction import chosen_joins
+from mgn.passes.saturate.extraction import extract as extract_module
+from mgn.passes.saturate.extraction.chosen_joins import (
+    Joins,
+    extract_joined,
+    join_chosen,
+    offer_joins,
+)
+from mgn.passes.saturate.extraction.extract import Extraction, Extractor, extract
 from mgn.passes.saturate.extraction.report import PROVED
 from mgn.passes.saturate.extraction.selection import Selection, select
+from mgn.passes.saturate.extraction.work import Work
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.simplify import simplify_graph
 from tests.passes.saturate.exported_blocks import BLOCKS
@@ -82,6 +90,84 @@ def test_the_bound_holds_for_choices_with_joined_kernels(device: Device) -> None
 def test_joined_kernels_are_not_joined_once_more(device: Device) -> None:
     for name, view, found, _, after in choices(device.name):
         assert join_chosen(view, found, after, device, NARROW) is after, name
+
+
+@BOTH
+def test_kernels_joined_before_the_first_proof_make_choices_cheaper(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Choices among these kernels too cost no more than those among the search's own candidates."""
+    monkeypatch.setattr(chosen_joins, "WIDE", -1)
+    cheaper = 0
+    fresh = [saturated_view(graph) for _, graph in graphs()]
+    for (name, _, _, before, _), view in zip(choices(device.name), fresh, strict=True):
+        offered = find_candidates(view, device, Reach(view), NARROW)
+        again = offered.only(offered.candidates)
+        offer_joins(view, offered, Extractor(offered, Work(2.0)).soon(8), device, NARROW)
+        first = extract(offered).selection.cost
+        assert first <= before.selection.cost * (1 + 1e-9), name
+        cheaper += first < before.selection.cost * (1 - PROVED)
+        joined = extract_joined(view, again, device, NARROW)
+        check_selection(view, again, joined.selection, device)
+        assert joined.bound <= joined.selection.cost <= first * (1 + 1e-9), name
+    assert cheaper >= 5
+
+
+@pytest.mark.parametrize(
+    ("width", "work", "is_tried"), [(20, 2.0, True), (21, 2.0, False), (20, 0.0, False)]
+)
+def test_kernels_are_joined_before_the_first_proof_where_classes_are_tied_to_many(
+    width: int, work: float, is_tried: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = list[Selection]()
+    monkeypatch.setattr(chosen_joins, "WIDE", width)
+    monkeypatch.setattr(Extractor, "width", lambda _: 21)
+    monkeypatch.setattr(chosen_joins, "offer_joins", lambda *items: tried.append(items[2]))
+    view = saturated_view(random_graph(3, 30))
+    found = find_candidates(view, CPU, Reach(view), NARROW)
+    extract_joined(view, found, CPU, NARROW, Work(work))
+    assert bool(tried) == is_tried
+
+
+def test_the_width_of_candidates_is_that_of_their_largest_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view = saturated_view(random_graph(3, 30))
+    found = find_candidates(view, CPU, Reach(view), CutLimits())
+    assert Extractor(found, Work(2.0)).width() == 0
+    monkeypatch.setattr(extract_module, "LONG", 1)
+    assert Extractor(found, Work(2.0)).width() >= 1
+
+
+READ_OR_COMPUTED = """
+graph g(x: f32[64, 64], w: f32[64, 64]) {
+  v = exp(x)
+  product = v @ w
+  return s = transpose(product, [1, 0]) * v, v
+}
+"""
+
+
+def test_no_kernel_is_offered_that_could_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel of the last one and of v reads a product, which in this choice is of x alone, but
+    may read v.
+    """
+    graph = next(graphs_of(mgn.parse(READ_OR_COMPUTED).lower()))
+    simplify_graph(graph)
+    view = saturated_view(graph)
+    found = find_candidates(view, CPU, Reach(view), CutLimits())
+    s, v = found.outputs
+    last = next(n for n in found.candidates if n.results == (s,) and len(n.inputs) == 2)
+    (product,) = {*last.inputs} - {v}
+    alone = [n for n in found.candidates if not n.inputs and n.results in ((v,), (product,))]
+    chosen = select(found, {n.results[0]: n.number for n in (last, *alone)})
+    before = len(found.candidates)
+    offer_joins(view, found, chosen, CPU, CutLimits())
+    assert len(found.candidates) == before
+    monkeypatch.setattr(Reach, "depends", lambda *_: False)
+    offer_joins(view, found, chosen, CPU, CutLimits())
+    joint = found.candidates[before]
+    assert {*joint.results} == {s, v} and joint.inputs == (product,)
 
 
 @BOTH

@@ -45,6 +45,12 @@ def long_problem(seed: int) -> LocalProblem:
             return problem
 
 
+@pytest.fixture(autouse=True)
+def _few_links_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The links of small problems that are drawn at random are not equal."""
+    monkeypatch.setattr(rings, "SHARE", 1.0)
+
+
 def chain(seed: int) -> Chain | None:
     return chain_of(long_problem(seed))
 
@@ -102,6 +108,20 @@ def test_where_the_programs_of_links_are_near_the_whole_is_solved(
     best = least_cost(problem, acyclic=True)
     assert cost_of(problem, solution.chosen) == pytest.approx(best)
     assert solution.bound == pytest.approx(best)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_links_are_not_equal_the_whole_is_solved(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rings, "LARGE", 2)
+    monkeypatch.setattr(rings, "NEAR", 0.0)
+    monkeypatch.setattr(rings, "WIDE", -1)
+    monkeypatch.setattr(rings, "FIRM", -1.0)
+    monkeypatch.setattr(rings, "SHARE", 0.0)
+    problem = long_problem(seed)
+    solution = cheapest_choice(problem, ExactSolver(enough()))
+    assert solution.bound == pytest.approx(least_cost(problem, acyclic=True))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -359,7 +359,7 @@ def test_layers_are_chosen_apart_though_a_kernel_reaches_over_their_ends() -> No
     assert sizes[0] == sizes[1]
 
 
-@pytest.mark.parametrize("stage", ["extract", "recall"])
+@pytest.mark.parametrize("stage", ["extract_joined", "recall"])
 def test_every_compilation_is_checked(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A choice at half its price is refused, whether it is new or remembered."""
     graph = build_graph(mlp, f32(64, 32), f32(32, 32))

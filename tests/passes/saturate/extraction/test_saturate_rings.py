@@ -4,8 +4,8 @@ import pytest
 
 from mgn.passes.saturate.extraction import rings
 from mgn.passes.saturate.extraction.components import LocalProblem
-from mgn.passes.saturate.extraction.exact import ExactSolver, Solution, cost_of
-from mgn.passes.saturate.extraction.rings import cheapest_choice, order_of, rings_of
+from mgn.passes.saturate.extraction.exact import ExactSolver, Solution, cost_of, found_soon
+from mgn.passes.saturate.extraction.rings import cheapest_choice, choice_soon, order_of, rings_of
 from mgn.passes.saturate.extraction.work import Work
 from tests.passes.saturate.extraction.test_saturate_parts import (
     SEEDS,
@@ -40,6 +40,21 @@ def test_a_ring_is_broken_though_there_is_no_time_to_look_for_the_best_way() -> 
     solution = cheapest_choice(problem, ExactSolver(Work(0.0)))
     assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
     assert solution.bound <= least_cost(problem, acyclic=True)
+
+
+@pytest.mark.parametrize("beam", [1, 8])
+def test_a_choice_that_is_found_soon_has_no_ring_either(beam: int) -> None:
+    broken = 0
+    for problem in map(random_problem, SEEDS):
+        closed = found_soon(problem, enough(), beam)
+        chosen = choice_soon(problem, ExactSolver(enough()), beam)
+        assert closed is not None and chosen is not None
+        broken += bool(rings_of(problem, closed))
+        assert not order_of(problem, chosen)[1]
+        written = {item for number in chosen for item in problem.results[number]}
+        read = {item for number in chosen for item in problem.inputs[number]}
+        assert written >= read.union(problem.demands)
+    assert broken >= 3
 
 
 def ring_in_many_ways(ways: int) -> LocalProblem:
