@@ -38,6 +38,8 @@ MOST = 0.75
 """The share of the candidates that one link may have."""
 HUBS = 2
 """Classes that links all over the chain may read, at most."""
+NEIGHBOURS = 2
+"""How many kernels away those are that make candidates of two kinds."""
 
 
 class Role(IntEnum):
@@ -316,6 +318,24 @@ def _with_roles(problem: LocalProblem, roles: Mapping[int, Role]) -> Part | None
     demands = tuple(sorted(wanted.union(problem.demands)))
     free = replace(problem, demands=demands, inputs=tuple(inputs))
     return among(free, [*results], results) if demands else None
+
+
+def kinds_of(problem: LocalProblem) -> int:
+    """How many kinds of candidates there are. Those of a kind cost the same, and read what those of
+    the same kinds write: equal links have the same kinds, but where they differ at the ends.
+    """
+    kinds: list[float] = [*problem.prices]
+    for _ in range(NEIGHBOURS):
+        written: dict[int, int] = {}
+        for kind, results in zip(kinds, problem.results, strict=True):
+            own = hash((kind, len(results)))
+            for key in results:
+                written[key] = written.get(key, 0) + own
+        kinds = [
+            hash((kind, sum([hash((written.get(key, 0),)) for key in inputs])))
+            for kind, inputs in zip(kinds, problem.inputs, strict=True)
+        ]
+    return len(set(kinds))
 
 
 def chain_of(problem: LocalProblem) -> Chain | None:

@@ -9,7 +9,8 @@ a large one, rows are rounded until few fractions are left. A choice among the k
 fractions consist of is nearly as cheap as the bound, so few candidates are in a cheaper one: these
 are a smaller problem, in which more classes are eliminated.
 Where that does not help, the problem is branched on; and before all that on a class that very many
-are tied to, without which it falls apart.
+are tied to, without which it falls apart. Among very many candidates, a choice that is close to the
+bound takes as much work again at most.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,6 +49,10 @@ IDLE, RISING = 2, 0.1
 """How often more rows may bring the bound less than that share of the gap nearer to a choice."""
 MANY = 2_000
 """Candidates above which one effort has to do, where a choice has to be near alone."""
+CLOSE, BESIDES = 1e-3, 1.0
+"""Relative gap up to which a choice among so many is close, and how many times the work it took
+may go into a cheaper one, or the proof that there is none.
+"""
 PROVED = 1e-6
 """Relative gap up to which there is no better choice."""
 
@@ -156,6 +161,7 @@ class ExactSolver:
         ways = None if hub is None else written_or_not(problem, hub)
         if ways is not None and _falls_apart(ways[0].problem):
             return self._best_of(problem, ways, effort)
+        before = self.work.left
         program = Program(problem, self.work) if self.has_work() else None
         relaxation = None if program is None else program.relaxed()
         if program is None or relaxation is None:
@@ -184,14 +190,16 @@ class ExactSolver:
             return Solution(relaxation.taken(0.5), relaxation.bound, first)
         if self.near > PROVED and len(problem.prices) > MANY:
             return Solution(known.chosen, relaxation.bound, first)
-        if share <= FEW and idle < IDLE:
-            cheaper = self.solve(left.problem, effort)
-        elif effort < ROUNDS or (share <= FEWER and effort < MOST):
-            cheaper = self.solve(left.problem, effort + 1)
-        else:
-            key, number = relaxation.most_halved()
-            ways = taken_or_not(left.problem, key, left.candidates.index(number))
-            cheaper = self._best_of(left.problem, ways, effort)
+        is_close = len(problem.prices) > MANY and cost <= relaxation.bound * (1.0 + CLOSE)
+        with self.work.at_most(BESIDES * (before - self.work.left) if is_close else inf):
+            if share <= FEW and idle < IDLE:
+                cheaper = self.solve(left.problem, effort)
+            elif effort < ROUNDS or (share <= FEWER and effort < MOST):
+                cheaper = self.solve(left.problem, effort + 1)
+            else:
+                key, number = relaxation.most_halved()
+                ways = taken_or_not(left.problem, key, left.candidates.index(number))
+                cheaper = self._best_of(left.problem, ways, effort)
         best = cheaper_of(problem, known, outside(left, cheaper))
         return Solution(best.chosen, max(relaxation.bound, min(cheaper.bound, cost)), first)
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
 
-from mgn.passes.saturate.extraction.chain import LONG, Chain, chain_of
+from mgn.passes.saturate.extraction.chain import LONG, Chain, chain_of, kinds_of
 from mgn.passes.saturate.extraction.components import Choices, LocalProblem, Part, apart
 from mgn.passes.saturate.extraction.elimination import full_prices, width_of
 from mgn.passes.saturate.extraction.exact import (
@@ -46,8 +46,8 @@ solve as a whole.
 """
 
 SHARE = 0.5
-"""The share of the candidates that distinct links may have. Where they have more, the whole is
-hardly harder to solve.
+"""The share of the candidates that distinct links may have, and that kinds may be. Where they have
+more, the whole is hardly harder to solve.
 """
 
 FIRM = 0.005
@@ -133,6 +133,8 @@ def _long_chain(problem: LocalProblem, solver: ExactSolver) -> tuple[Part, Chain
     """What a large problem needs, and that as a chain, if it is too hard to solve as a whole."""
     large = [part.problem for part in solver.parts(problem) if len(part.candidates) >= LARGE]
     if all(width_of(part) <= WIDE for part in large):
+        return None
+    if kinds_of(problem) > SHARE * len(problem.prices):
         return None
     needed = without_needless(problem)
     chain = chain_of(needed.problem)

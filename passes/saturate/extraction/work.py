@@ -30,7 +30,13 @@ class Work:
     @contextmanager
     def shared(self, share: float) -> Iterator[None]:
         """Within it, only that share may be done of what is left."""
-        kept = max(self.left, 0.0) * (1.0 - share)
+        with self.at_most(max(self.left, 0.0) * share):
+            yield
+
+    @contextmanager
+    def at_most(self, seconds: float) -> Iterator[None]:
+        """Within it, no more than so much may be done."""
+        kept = max(self.left - seconds, 0.0)
         if kept < inf:
             self.left -= kept
         yield

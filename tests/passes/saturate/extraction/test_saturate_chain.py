@@ -1,13 +1,14 @@
 """A long problem as a chain of links: its bound is true, and its choice is one."""
 
 import random
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import pytest
 
 from mgn.passes.saturate.extraction import exact, rings
-from mgn.passes.saturate.extraction.chain import Chain, chain_of
+from mgn.passes.saturate.extraction.chain import Chain, chain_of, kinds_of
 from mgn.passes.saturate.extraction.components import LocalProblem
 from mgn.passes.saturate.extraction.elimination import width_of
 from mgn.passes.saturate.extraction.exact import ExactSolver, Solution, cost_of
@@ -111,9 +112,51 @@ def test_where_the_programs_of_links_are_near_the_whole_is_solved(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_equal_links_are_of_no_more_kinds_than_one(seed: int) -> None:
+    problem = random_problem(seed)
+    renamed = list(range(100, 200))
+    random.Random(seed).shuffle(renamed)
+    other = LocalProblem(
+        tuple([renamed[key] for key in problem.demands]),
+        tuple([tuple([renamed[key] for key in items]) for items in problem.results]),
+        tuple([tuple([renamed[key] for key in items]) for items in problem.inputs]),
+        problem.prices,
+    )
+    both = LocalProblem(
+        problem.demands + other.demands,
+        problem.results + other.results,
+        problem.inputs + other.inputs,
+        problem.prices + other.prices,
+    )
+    assert kinds_of(both) == kinds_of(problem)
+
+
+def test_kernels_of_one_price_differ_by_the_kernels_that_write_what_they_read() -> None:
+    """Pairs of kernels of which one reads what the other writes; the first of a pair differ."""
+    count = 6
+    results = tuple([(key,) for key in range(3 * count)])
+    inputs = tuple([(key - 1,) if key % 3 else () for key in range(3 * count)])
+    prices = tuple([1.0 if key % 3 else 2.0 + key for key in range(3 * count)])
+    problem = LocalProblem((), results, inputs, prices)
+    assert kinds_of(problem) == 3 * count
+    assert kinds_of(replace(problem, prices=(1.0,) * 3 * count)) == 3
+
+
+@pytest.mark.parametrize("are_alike", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_where_links_are_not_equal_the_whole_is_solved(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, are_alike: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of candidates that are hardly alike no chain is looked for."""
+    looked_at = list[LocalProblem]()
+
+    def noted(problem: LocalProblem) -> Chain | None:
+        looked_at.append(problem)
+        return chain_of(problem)
+
+    monkeypatch.setattr(rings, "chain_of", noted)
+    if are_alike:
+        monkeypatch.setattr(rings, "kinds_of", lambda _: 0)
     monkeypatch.setattr(rings, "LARGE", 2)
     monkeypatch.setattr(rings, "NEAR", 0.0)
     monkeypatch.setattr(rings, "WIDE", -1)
@@ -122,6 +165,7 @@ def test_where_links_are_not_equal_the_whole_is_solved(
     problem = long_problem(seed)
     solution = cheapest_choice(problem, ExactSolver(enough()))
     assert solution.bound == pytest.approx(least_cost(problem, acyclic=True))
+    assert are_alike or not looked_at
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -325,6 +325,40 @@ def test_without_time_there_is_a_choice_and_a_bound(monkeypatch: pytest.MonkeyPa
     assert 0.0 < solution.bound <= 6.0
 
 
+@pytest.mark.parametrize(
+    ("many", "close", "besides", "is_proved"),
+    [(4, 0.2, 0.0, False), (5, 0.2, 0.0, True), (4, 0.19, 0.0, True), (4, 0.2, 1e3, True)],
+)
+def test_the_proof_of_a_close_choice_among_many_may_take_no_more_than_finding_it(
+    many: int, close: float, besides: float, is_proved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The linear program of a ring of five allows 2.5 kernels, and the best choice is of 3."""
+    monkeypatch.setattr(exact, "WORK", 0)
+    monkeypatch.setattr(exact, "MANY", many)
+    monkeypatch.setattr(exact, "CLOSE", close + 1e-9)
+    monkeypatch.setattr(exact, "BESIDES", besides)
+    solver = ExactSolver(Work(100.0))
+    solution = solver.solve(pairs_in_a_ring(2))
+    assert solution.chosen is not None and len(solution.chosen) == 6
+    assert solution.bound == pytest.approx(6.0 if is_proved else 5.0)
+    assert solver.budget_spent != is_proved
+    assert 50.0 < solver.work.left < 100.0
+
+
+def test_no_more_work_is_done_than_allowed_and_the_rest_is_left() -> None:
+    for left, allowed, there in (
+        (5.0, 2.0, 2.0),
+        (5.0, 9.0, 5.0),
+        (inf, 2.0, inf),
+        (-1.0, 2.0, -1.0),
+    ):
+        work = Work(left)
+        with work.at_most(allowed):
+            assert work.left == there
+            work.did(1, 1.5)
+        assert work.left == left - 1.5
+
+
 def test_where_no_choice_is_near_the_bound_there_is_one_further_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
