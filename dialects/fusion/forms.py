@@ -471,7 +471,7 @@ def _is_half(op: TensorOp, heavy: TensorOp) -> bool:
     """Whether a slice takes a half of the columns of a product that has some for it."""
     product = shape_of(heavy.results[0])
     matrices = heavy.spec.kind is Kind.CONTRACTION
-    if not matrices or not may_be_halved(product, [shape_of(item) for item in heavy.operands]):
+    if not matrices or not may_be_halved([shape_of(item) for item in heavy.operands]):
         return False
     shape = shape_of(op.operands[0])
     return shape[-1] == product[-1] and takes_half(shape, op.values)

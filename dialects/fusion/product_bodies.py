@@ -8,11 +8,6 @@ from typing import Any
 
 Shape = tuple[int, ...]
 
-TILED_ROWS = 5
-"""The fewest rows of a product that a GPU's kernel computes in tiles, whatever else it holds: so
-many are asked for where halves of the product meet.
-"""
-
 
 def may_have_statistics(shape: Shape, left: Shape, right: Shape, values: Mapping[str, Any]) -> bool:
     """Whether a kernel of a product of that shape may reduce rows for it."""
@@ -36,13 +31,11 @@ def keeps_rows(plain: bool, given: Shape, result: Shape, shape: Shape) -> bool:
     return {given, result} <= {kept, shape[:-1]}
 
 
-def may_be_halved(shape: Shape, operands: Sequence[Shape]) -> bool:
-    """Whether a product of that shape is computed in tiles, which may take columns of both halves:
-    one of matrices that have some numbers, and many rows.
+def may_be_halved(operands: Sequence[Shape]) -> bool:
+    """Whether a kernel may take columns of both halves of a product: one of matrices that have some
+    numbers.
     """
-    if min(map(len, operands)) < 2 or not all(map(prod, operands)):
-        return False
-    return shape[-2] >= TILED_ROWS
+    return min(map(len, operands)) >= 2 and all(map(prod, operands))
 
 
 def takes_half(shape: Shape, values: Mapping[str, Any]) -> bool:

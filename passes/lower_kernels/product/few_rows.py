@@ -5,10 +5,12 @@ turn, for all rows. Where memory runs along the shared axis, a work-item adds up
 few columns, and adds up their lanes at the end. Where memory runs along the columns, a work-item
 has a vector of columns, and takes the steps one by one. The sums of the shares of a sub-group are
 added up by shuffles, where it has them, and what is left in local memory. Each group reduces rows
-by itself, where the product asks for that: they are short beside the right operand.
+by itself, where the product asks for that: they are short beside the right operand. Where halves of
+the columns meet, a work-item has those of both.
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from math import prod
 
 from xdsl.ir import SSAValue
@@ -23,7 +25,7 @@ from mgn.passes.kernels.packed_codes import packed_codes
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.long_sums import long_loop
 from mgn.passes.lower_kernels.core.operand import Operand
-from mgn.passes.lower_kernels.core.product import add_products, write_tile
+from mgn.passes.lower_kernels.core.product import add_products, write_halves, write_tile
 from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import across_lanes, combine
 from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP, can_shuffle, reduce_neighbours
@@ -62,26 +64,30 @@ class _FewRows:
             self.own, self.share = self.place % sizes.own, self.place // sizes.own
         self.batch = delinearised(group // across, product.batch)
         self.left, self.right = Operand.both(self.job, product, self.batch)
-        self.first = group % across * sizes.columns
+        self.first = group % across * (sizes.columns // product.halves)
         rows = (self.batch, constant(0), product.rows)
         RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
         totals = self._along() if sizes.along else self._across()
         self._add_shares(totals)
         return Launch((groups * sizes.items,), (sizes.items,))
 
-    def _column(self, number: int | Index, own: Index) -> Index:
-        """The first of a work-item's columns of that number."""
+    def _result(self, number: int | Index, own: Index) -> Index:
+        """The column of a work-item's result of that number, or the first of a vector of them."""
         width = 1 if self.sizes.along else self.sizes.width
         return self.first + (own + number * self.sizes.own) * width
+
+    def _column(self, number: int) -> Index:
+        """A work-item's column of that number; those that meet in a result are neighbours."""
+        halves, results = self.product.halves, self.product.columns // self.product.halves
+        column = self._result(number // halves, self.own)
+        return bounded(column, results, 1) * halves + number % halves
 
     def _along(self) -> list[SSAValue]:
         """Sums of each row and each of the work-item's columns."""
         product, sizes, code = self.product, self.sizes, self.code
         width = sizes.width
         vectors = product.depth // width
-        columns = [
-            bounded(self._column(n, self.own), product.columns, 1) for n in range(sizes.across)
-        ]
+        columns = [self._column(number) for number in range(sizes.across)]
         packed = packed_codes(product) if sizes.packed else None
         if packed is not None:
             walk = (self.job, product, sizes, packed, self.batch, self.share, columns)
@@ -108,7 +114,7 @@ class _FewRows:
         """Vectors of sums of neighbouring columns, of each row."""
         product, sizes, code = self.product, self.sizes, self.code
         width = sizes.width
-        column = bounded(self._column(0, self.own), product.columns, width)
+        column = bounded(self._result(0, self.own), product.columns, width)
 
         def steps(k: Index, count: int, held: list[SSAValue]) -> list[SSAValue]:
             """So many steps; a row's numbers of the left operand are read together."""
@@ -153,9 +159,10 @@ class _FewRows:
         sizes, code = self.sizes, self.code
         width, inside = lane_count(totals[0]), self._shares_inside(totals[0])
         totals = [self._sum_inside(total, inside) for total in totals]
-        left = sizes.shares // inside
-        if left == 1 and len(totals) <= sizes.shares:
-            self._write_own(totals, width)
+        left, halves = sizes.shares // inside, self.product.halves
+        results = [totals[n : n + halves] for n in range(0, len(totals), halves)]
+        if left == 1 and len(results) <= sizes.shares:
+            self._write_own(results, width)
             return
         stride = sizes.own + (1 if sizes.along else 0)
         memory = code.local(memory_type(self.element), len(totals) * left * stride * width)
@@ -168,22 +175,22 @@ class _FewRows:
                 place = spot(number, self.share // inside, self.own)
                 code.store(total, memory, code.index(place), place.multiple)
 
+        def total(number: Index, own: Index) -> SSAValue:
+            places = [spot(number, part, own) for part in range(left)]
+            parts = [code.load(memory, code.index(at), width, at.multiple) for at in places]
+            return reduce(self._sum, parts)
+
         code.when(code.is_below(self.share % inside, 1, 1), put)
         code.barrier()
-        for turn in range(ceil_div(len(totals), sizes.shares)):
+        for turn in range(ceil_div(len(results), sizes.shares)):
             number = self.place // sizes.own + turn * sizes.shares
 
             def finish(number: Index = number) -> None:
-                number, own = bounded(number, len(totals), 1), self.place % sizes.own
-                total: SSAValue | None = None
-                for part in range(left):
-                    place = spot(number, part, own)
-                    value = code.load(memory, code.index(place), width, place.multiple)
-                    total = value if total is None else self._sum(total, value)
-                assert total is not None
-                self._write(number, own, total, width)
+                number, own = bounded(number, len(results), 1), self.place % sizes.own
+                sums = [total(number * halves + half, own) for half in range(halves)]
+                self._write(number, own, sums, width)
 
-            code.when(code.is_below(number, len(totals), 1), finish)
+            code.when(code.is_below(number, len(results), 1), finish)
 
     def _shares_inside(self, total: SSAValue) -> int:
         """How many shares of a column are in a sub-group that can shuffle their sums."""
@@ -202,29 +209,35 @@ class _FewRows:
         sums = reduce_neighbours(code, lane, inside, parts, lambda _, a, b: self._sum(a, b), apart)
         return code.joined(sums)
 
-    def _write_own(self, totals: Sequence[SSAValue], width: int) -> None:
-        """Each share writes what follows from the sum of its number, which all of them have."""
-        code, total = self.code, totals[-1]
-        for number in reversed(range(len(totals) - 1)):
-            total = code.select(code.is_below(self.share, number + 1, 1), totals[number], total)
+    def _write_own(self, results: Sequence[Sequence[SSAValue]], width: int) -> None:
+        """Each share writes the result of its number, of whose sums all of them have all."""
+        code, sums = self.code, list(results[-1])
+        for number in reversed(range(len(results) - 1)):
+            mine = code.is_below(self.share, number + 1, 1)
+            pairs = zip(results[number], sums, strict=True)
+            sums = [code.select(mine, own, later) for own, later in pairs]
 
         def write() -> None:
-            self._write(bounded(self.share, len(totals), 1), self.own, total, width)
+            self._write(bounded(self.share, len(results), 1), self.own, sums, width)
 
-        code.when(code.is_below(self.share, len(totals), 1), write)
+        code.when(code.is_below(self.share, len(results), 1), write)
 
     def _sum(self, left: SSAValue, right: SSAValue) -> SSAValue:
         return combine(self.code, "sum", self.element, left, right)
 
-    def _write(self, number: Index, own: Index, total: SSAValue, width: int) -> None:
-        """Evaluates and stores what follows from neighbouring sums of a row."""
-        job, product, across = self.job, self.product, self.sizes.across
-        column = self._column(number % across, own)
+    def _write(self, number: Index, own: Index, sums: Sequence[SSAValue], width: int) -> None:
+        """Evaluates and stores what follows from neighbouring sums of a row, or of each half."""
+        job, product, halves = self.job, self.product, self.product.halves
+        across, columns = self.sizes.across // halves, product.columns // halves
+        column = self._result(number % across, own)
         row = bounded(number // across, product.rows, 1)
-        safe = bounded(column, product.columns, width) + lanes(width)
+        safe = bounded(column, columns, width) + lanes(width)
 
         def write() -> None:
             evaluator = job.evaluator(width)
-            write_tile(job, product, evaluator, self.batch, [row], [safe], [total])
+            if halves > 1:
+                write_halves(job, product, evaluator, self.batch, row, safe, sums)
+            else:
+                write_tile(job, product, evaluator, self.batch, [row], [safe], sums)
 
-        self.code.when(self.code.is_below(column, product.columns, 1), write)
+        self.code.when(self.code.is_below(column, columns, 1), write)

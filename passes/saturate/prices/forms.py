@@ -445,5 +445,5 @@ def _is_half(signature: Signature, heavy: Signature) -> bool:
     shape = signature.operand_shapes[0]
     if signature.name != "slice" or heavy.kind is not Kind.CONTRACTION:
         return False
-    fits = may_be_halved(heavy.shape, heavy.operand_shapes) and shape[-1] == heavy.shape[-1]
+    fits = may_be_halved(heavy.operand_shapes) and shape[-1] == heavy.shape[-1]
     return fits and takes_half(shape, signature.values)

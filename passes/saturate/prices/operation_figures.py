@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.fusion.forms import HALVES
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST
+from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST, FUNCTION
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.view import Signature
@@ -33,9 +33,6 @@ COMPARED, COMPARING = frozenset({"max_reduce", "min_reduce", "argmax", "argmin"}
 """Reductions that look for the largest, and the multiply-adds in whose time a CPU does so with an
 element: NaN is the largest. Measured on an AMD EPYC (AVX-512), rows of 64 to 768.
 """
-
-FUNCTION = 12.0
-"""From which cost on an operation is a function that a CPU's core is busy with for long."""
 
 WIDENED_ALONE = 4.0
 """The same for a number of two bytes that is read by itself on a CPU, for all lanes of a vector."""

@@ -6,6 +6,7 @@ In: a product, a request. Out: a `FewRowsTiling`.
 from dataclasses import dataclass
 from math import prod
 
+from mgn.dialects.mgn.element_cost import ELEMENT_COST, FUNCTION
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_below
 from mgn.passes.kernels.body import INPUT, Node
@@ -22,6 +23,9 @@ FEW_ROWS, FEW_FOR_UNIT = 4, 2
 """Up to how many rows a product is best done without tiles, and without a matrix unit."""
 
 VECTOR_BYTES = 16
+READ_AHEAD = 4
+"""How many vectors a work-item reads of each of its columns before it needs the first."""
+
 ITEMS, MOST_ITEMS = 256, 512
 SHARES = {True: 32, False: 8}
 """Work-items that share the shared axis, where memory runs along it and where it does not."""
@@ -35,19 +39,14 @@ each does all of that again. Measured on an NVIDIA H200, norms of 576 to 4096 nu
 times 960 to 14336 columns in bf16: 2.0 in place of 0.7 take up to 1.57 times as long.
 """
 
-HALVES_READ = 8
-"""Numbers of two bytes that are read at once. Of wider ones, groups that reduce rows have more
-work-items, which read as many numbers together: a decoding step in f32 and tf32 takes 0.97 of what
-it took with as many work-items as in bf16, and in bf16 with twice as many 1.05 (NVIDIA H200).
-"""
-
 MOST_SUMS = 64
 """Numbers that a work-item adds up in its registers."""
 
 
 @dataclass(frozen=True)
 class FewRowsTiling:
-    """A group has `own` times `shares` work-items; each has `across` columns, or vectors of them.
+    """A group has `own` times `shares` work-items; each has `across` columns, or vectors of them;
+    where halves of the columns meet, as many of either.
 
     `width` elements of the right operand are read at once: bytes, where it is `packed` as codes of
     a block format.
@@ -77,6 +76,11 @@ class FewRowsTiling:
     @property
     def items(self) -> int:
         return self.own * self.shares
+
+    @property
+    def bytes_at_once(self) -> int:
+        """The bytes of the right operand that a group has asked memory for at a time, about."""
+        return READ_AHEAD * self.across * VECTOR_BYTES * self.items
 
     def steps(self, depth: int) -> int:
         """How often a work-item reads along a shared axis."""
@@ -108,13 +112,12 @@ def few_rows_tiling(request: Request, product: Product, along: bool) -> FewRowsT
     if along:
         if request.body.of_kind(Kind.REDUCTION):
             wanted = REDUCING_GROUPS * units
-            items = min(most, MOST_ITEMS, ITEMS * HALVES_READ // width)
         shares = min(SHARES[True], power_below(product.depth // width))
         own = max(items // shares, 1)
-        while own > 4 and groups * ceil_div(product.columns, own) < wanted:
+        while own > 4 and groups * ceil_div(product.columns, own * product.halves) < wanted:
             own //= 2
         across = 4
-        while across > 1 and (
+        while across > product.halves and (
             groups * ceil_div(product.columns, own * across) < wanted
             or product.rows * across * max(width, 4) > MOST_SUMS
         ):
@@ -153,12 +156,12 @@ def _packed_tiling(request: Request, product: Product, packed: PackedCodes) -> F
     shares = min(LONG_SHARES if long else SHORT_SHARES, power_below(vectors))
     own = max(min(request.number("largest_group", PACKED_ITEMS), PACKED_ITEMS) // shares, 1)
     groups = prod(product.batch)
-    while across > 1 and (
+    while across > product.halves and (
         groups * ceil_div(product.columns, own * across) < wanted
         or product.rows * across * WORD > MOST_SUMS
     ):
         across //= 2
-    while own > 4 and groups * ceil_div(product.columns, own) < wanted:
+    while own > 4 and groups * ceil_div(product.columns, own * product.halves) < wanted:
         own, shares = own // 2, min(2 * shares, power_below(vectors))
     return FewRowsTiling(own, shares, across, width, True, True)
 
@@ -180,3 +183,24 @@ def _leaves(node: Node) -> list[Node]:
         return [node]
     same = [operand for operand in node.operands if operand.count == node.count]
     return [leaf for operand in same for leaf in _leaves(operand)]
+
+
+def right_bytes(product: Product) -> int:
+    """The bytes of memory that the right operand is read from."""
+    return sum(leaf.count * leaf.element.bytes for leaf in set(_leaves(product.node.operands[1])))
+
+
+def functions_before(product: Product) -> int:
+    """Functions of each element of the left operand, such as exp, which its product computes."""
+    return len({node for node in _computed(product.node.operands[0]) if _is_function(node)})
+
+
+def _computed(node: Node) -> list[Node]:
+    """A value and those as large that it is computed from."""
+    same = [operand for operand in node.operands if operand.count == node.count]
+    return [node, *(item for operand in same for item in _computed(operand))]
+
+
+def _is_function(node: Node) -> bool:
+    cost = ELEMENT_COST.get(node.name)
+    return cost is not None and cost.cpu >= FUNCTION

@@ -29,6 +29,8 @@ from mgn.passes.schedules.product.few_rows import (
     FEW_ROWS,
     FewRowsTiling,
     few_rows_tiling,
+    functions_before,
+    right_bytes,
     suits_few_rows,
 )
 from mgn.passes.schedules.product.local_tiles import Tiling, local_tilings
@@ -57,10 +59,12 @@ from mgn.passes.schedules.product.operand_copies import (
 from mgn.passes.schedules.product.pixel_products import EVALUATION, pixel_blocking
 from mgn.passes.schedules.product.seconds import (
     COMPUTED,
+    FUNCTION_WAIT,
+    NUMBER_WRITTEN,
+    READ_LATENCY,
     ROW_WAIT,
     STEP_LATENCY,
     TILE_LATENCY,
-    UNIT_LATENCY,
     gathered_seconds,
     packed_seconds,
     plain_rate,
@@ -141,11 +145,14 @@ def _gpu_schedules(request: Request, product: Product) -> Schedules:
             for seconds, tiling in local_tilings(request, product)
         ]
     _refuse_statistics(request)
+    _refuse_halves(product)
     return [_direct(request, product)]
 
 
 def _cpu_schedules(request: Request, product: Product) -> Schedules:
     _refuse_statistics(request)
+    if product.rows <= FEW_ROWS:
+        _refuse_halves(product)
     right = product.node.operands[1]
     along_k = product.depth >= request.number("lanes", 16)
     if along_k and product.right_runs_along_depth and product.rows <= FEW_ROWS:
@@ -230,6 +237,11 @@ def _refuse_statistics(request: Request) -> None:
         raise VerifyException("fusion.kernel contraction: rows are reduced for it on a GPU only")
 
 
+def _refuse_halves(product: Product) -> None:
+    if product.halves > 1:
+        raise VerifyException("fusion.kernel contraction: halves of so few rows meet nowhere")
+
+
 def _makes_sums(product: Product) -> bool:
     """Whether a GPU adds up the products of each row, for a single column."""
     few = product.rows <= FEW_ROWS and product.right_runs_along_depth
@@ -260,7 +272,8 @@ def _matrix_schedules(request: Request, product: Product, unit: str) -> Schedule
             slow = 2.0 * prod(tile) * product.depth / rate
             waits = max(ceil_div(int(groups), device.compute_units) * slow - seconds, 0.0)
         copying = copying_seconds(request, product, tiling, resident, COPIED not in tables)
-        seconds = UNIT_LATENCY + max(seconds + waits, copying)
+        latency = TILE_LATENCY + prod(tile) * NUMBER_WRITTEN
+        seconds = latency + max(seconds + waits, copying)
         found.append(_tiles(request, product, ProductVariant.MATRIX, tiling, seconds))
     return sorted(found, key=lambda item: item.seconds)
 
@@ -282,16 +295,25 @@ def _tiles(
 
 
 def _few_rows(request: Request, product: Product, tiling: FewRowsTiling) -> Schedule:
-    """Groups of which each has some columns, and all of the rows."""
+    """Groups of which each has some columns, and all of the rows. A group waits for what it has
+    asked memory for, before it asks for more. What is computed before the product is so for each
+    column of a group, or vector of them.
+    """
     across = ceil_div(product.columns, tiling.columns)
     groups, units = across * prod(product.batch), request.number("units", 1)
     idle = max(units / groups, 1.0)
     seconds = idle * useful_seconds(product, plain_rate(product, request.device))
     seconds = max(seconds, shared_seconds(product, request.device))
     waits = tiling.steps(product.depth) * (product.rows - 1) * ROW_WAIT * min(units / groups, 1.0)
+    elements = product.rows * ceil_div(product.depth, tiling.shares)
+    waits += functions_before(product) * elements * FUNCTION_WAIT
+    reading = right_bytes(product) * READ_LATENCY / (tiling.bytes_at_once * groups)
+    waits += max(reading - right_bytes(product) / request.device.bandwidth, 0.0)
     passes, facts = (float(across), 1.0), request.facts(*FACTS, "sub_group")
-    numbers = tiling.entries
-    return Schedule(ProductVariant.FEW_ROWS, numbers, facts, seconds, passes, waits=waits)
+    each = float(tiling.own)
+    return Schedule(
+        ProductVariant.FEW_ROWS, tiling.entries, facts, seconds, passes, each, waits=waits
+    )
 
 
 def _dots(request: Request, product: Product, down: int, across: int) -> Schedule:

@@ -68,7 +68,7 @@ def whatever_fits_is_fused(patch: pytest.MonkeyPatch) -> None:
         return Extraction(select(found, largest), 0.0, 1, 1)
 
     patch.setattr(Traits, "stored", property(lambda self: True))
-    patch.setattr(saturate, "extract", greedy)
+    patch.setattr(saturate, "extract_joined", lambda _, found, *rest: greedy(found, *rest))
     patch.setattr(saturate, "search_whole", lambda view, searched, *_: searched)
 
 
