@@ -77,4 +77,4 @@ BY_TANH: dict[str, Cost] = {"gelu": Cost(83, 28), "geglu": Cost(84, 29)}
 """The same of those that `approx = "tanh"` computes by a tanh in place of an erf."""
 
 FUNCTION = 12.0
-"""From which cost on a CPU on an operation is a function, which units are busy with for long."""
+"""The cost on a CPU from which on an operation is a function: a unit is long busy with it."""

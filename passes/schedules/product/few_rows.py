@@ -179,10 +179,7 @@ def _width(product: Product, along: bool) -> int:
 
 def _leaves(node: Node) -> list[Node]:
     """The inputs of a value that hold as many elements."""
-    if node.name == INPUT:
-        return [node]
-    same = [operand for operand in node.operands if operand.count == node.count]
-    return [leaf for operand in same for leaf in _leaves(operand)]
+    return [item for item in _computed(node) if item.name == INPUT]
 
 
 def right_bytes(product: Product) -> int:
