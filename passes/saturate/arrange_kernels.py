@@ -30,8 +30,7 @@ from mgn.passes.saturate.candidates.candidates import Template
 from mgn.passes.saturate.candidates.cuts import Traits
 from mgn.passes.saturate.egraph.view import Signature, View
 from mgn.passes.saturate.prices.forms import BodyNode, classify
-from mgn.passes.saturate.prices.kernel_facts import kernel_facts
-from mgn.passes.saturate.prices.prices import price_kernel
+from mgn.passes.saturate.prices.kernel_facts import priced_facts
 
 
 class ArrangeKernels(ModulePass):
@@ -98,6 +97,5 @@ def template_of(
         return None, values
     results = tuple(names[value] for value in fused.written)
     types = {name: traits[name].type for name in reads}
-    facts = kernel_facts(body, form, results, types, signatures, device)
-    price = price_kernel(body, form, results, types, signatures, device, facts)
+    price, facts = priced_facts(body, form, results, types, signatures, device)
     return Template(tuple(body), form, results, reads, (), price, facts), values

@@ -27,6 +27,7 @@ from mgn.passes.saturate.candidates.pieces import NewValue, OwnNames, Piece
 from mgn.passes.saturate.egraph.view import Member, ValueClass, View
 from mgn.passes.saturate.prices.arrangements import arrangements_of
 from mgn.passes.saturate.prices.forms import Body, BodyNode, renamed
+from mgn.passes.saturate.prices.kernel_facts import kernel_facts
 from mgn.passes.saturate.prices.prices import price_per_run
 
 
@@ -124,10 +125,15 @@ class Arranger:
             return self.found[key]
         except KeyError:
             body, form, signatures = template.body, template.form, self.view.signatures
-            types = {name: values.type_of(name) for name in template.reads}
-            found = arrangements_of(body, form, types, signatures, self.device, template.facts)
-            self.found[key] = found
-            return found
+            types, device = {name: values.type_of(name) for name in template.reads}, self.device
+            own = kernel_facts(body, form, template.results, types, signatures, device)
+            found = [
+                item
+                for facts in dict.fromkeys((own, template.facts))
+                for item in arrangements_of(body, form, types, signatures, device, facts)
+            ]
+            self.found[key] = list(dict.fromkeys(found))
+            return self.found[key]
 
     def pieces(
         self, arrangement: Arrangement, template: Template, values: NewValues

@@ -9,7 +9,7 @@ from mgn.dialects.mgn.operation import OPERATIONS, Kind
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.encoding.facts import Facts, Leaf, NodeFact
 from mgn.passes.saturate.prices.forms import classify
-from mgn.passes.saturate.prices.prices import price_alone
+from mgn.passes.saturate.prices.kernel_facts import price_alone
 
 
 def price_of_separate_kernels(facts: Facts, device: Device) -> float:

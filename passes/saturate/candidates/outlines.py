@@ -21,9 +21,8 @@ from mgn.passes.saturate.candidates.candidates import Template
 from mgn.passes.saturate.candidates.packed_outlines import packed_outline, product_alone
 from mgn.passes.saturate.candidates.pieces import NewValue, Outline, OwnNames, Piece
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import Body, BodyNode, classify
-from mgn.passes.saturate.prices.kernel_facts import kernel_facts
-from mgn.passes.saturate.prices.prices import price_kernel
+from mgn.passes.saturate.prices.forms import Body, BodyNode, Facts, classify
+from mgn.passes.saturate.prices.kernel_facts import priced_facts
 
 
 class Outlines:
@@ -150,8 +149,8 @@ class _Writer:
             return None
         types = {self.scratch.names[item]: item.type for item in kernel.block.args}
         said = kernel.arranged.values if kernel.arranged is not None else {}
-        facts = (*said.items(), *kernel_facts(body, form, results, types, signatures, device))  # type: ignore
-        price = price_kernel(body, form, results, types, signatures, device, facts)  # type: ignore
+        arranged: Facts = tuple(said.items())
+        price, facts = priced_facts(body, form, results, types, signatures, device, arranged)  # type: ignore
         return Piece(body, form, results, tuple(types), price, facts)
 
     def _name_of(self, value: NewValue) -> int:

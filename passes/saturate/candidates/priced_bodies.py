@@ -15,7 +15,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import Body, Facts, Form, classify
-from mgn.passes.saturate.prices.kernel_facts import kernel_facts
+from mgn.passes.saturate.prices.kernel_facts import kernel_facts, priced_facts
 from mgn.passes.saturate.prices.plain_work import plain_work
 from mgn.passes.saturate.prices.prices import is_plain, kernel_seconds, price_kernel, work_of
 
@@ -49,7 +49,12 @@ class PricedBodies:
         key = body, results, tuple(types)
         facts = self.said.get(key)
         if facts is None:
-            facts = kernel_facts(body, form, results, types, self.signatures, self.device)
+            if form.kind is KernelKind.CONTRACTION:
+                self.prices[key], facts = priced_facts(
+                    body, form, results, types, self.signatures, self.device
+                )
+            else:
+                facts = kernel_facts(body, form, results, types, self.signatures, self.device)
             self.said[key] = facts
         return facts
 
@@ -59,12 +64,14 @@ class PricedBodies:
         """Seconds for the kernel of a body that writes `results` and reads what `types` names."""
         key = body, results, tuple(types)
         price = self.prices.get(key)
-        if price is None:
-            facts = self.facts(body, form, results, types)
-            price = self.prices[key] = price_kernel(
+        if price is not None:
+            return price
+        facts = self.facts(body, form, results, types)
+        if key not in self.prices:
+            self.prices[key] = price_kernel(
                 body, form, results, types, self.signatures, self.device, facts
             )
-        return price
+        return self.prices[key]
 
     def prices_with(
         self,

@@ -20,7 +20,7 @@ from mgn.passes.saturate.extraction.flow import flow_preferences
 from mgn.passes.saturate.extraction.report import KernelChoice, PricedKernel
 from mgn.passes.saturate.extraction.selection import CyclicSelection, Selection, select
 from mgn.passes.saturate.prices.forms import classify
-from mgn.passes.saturate.prices.prices import price_alone
+from mgn.passes.saturate.prices.kernel_facts import price_alone
 
 
 @dataclass(frozen=True)

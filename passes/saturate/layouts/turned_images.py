@@ -137,6 +137,9 @@ class _Turn:
         columns = b.reshape(image, places)
         rows = _weights_channels_last(b, conv.weights, prod(sizes))
         y = b.matmul(columns, rows, transpose_b=True)
+        for rounding in conv.roundings:
+            y = b.call(rounding.spec.name, y, **rounding.values)
+            assert isinstance(y, SSAValue)
         return b.reshape(y, (result[0], *result[2:], result[1]))
 
     def _elementwise(self, b: Emitter, op: TensorOp) -> SSAValue | None:
@@ -251,12 +254,16 @@ def _widens(op: TensorOp) -> bool:
 
 @dataclass(frozen=True)
 class Convolution:
-    """A product of filters `[O, C·sizes]` with windows of an image, or with its places."""
+    """A product of filters `[O, C·sizes]` with windows of an image, or with its places. What the
+    next product multiplies is rounded before it has the shape of an image: by `roundings`, the
+    first one first.
+    """
 
     weights: SSAValue
     image: SSAValue
     windows: TensorOp | None
     result: Shape
+    roundings: tuple[TensorOp, ...] = ()
 
     @property
     def channels(self) -> int:
@@ -269,8 +276,10 @@ class Convolution:
     @staticmethod
     def of(op: Operation) -> "Convolution | None":
         """The convolution without groups whose result an operation gives its shape."""
-        product = _before(op, "reshape", "matmul")
-        if not isinstance(op, TensorOp) or product is None:
+        if not isinstance(op, TensorOp) or op.spec.name != "reshape":
+            return None
+        product, roundings = _rounded_from(op.operands[0].owner)
+        if not isinstance(product, TensorOp) or product.spec.name != "matmul":
             return None
         result, (weights, columns) = shape_of(op.results[0]), product.operands
         turned = product.values["transpose_a"] or product.values["transpose_b"]
@@ -298,7 +307,16 @@ class Convolution:
         if whole[0] != result[0] or shape_of(weights) != (result[1], depth):
             return None
         windows = found if found.spec.name == "windows" else None
-        return Convolution(weights, image, windows, result)
+        return Convolution(weights, image, windows, result, roundings)
+
+
+def _rounded_from(op: object) -> tuple[object, tuple[TensorOp, ...]]:
+    """What an operation only rounds the result of, and those that round it, the first one first."""
+    found = list[TensorOp]()
+    while isinstance(op, TensorOp) and _is_rounding(op):
+        found.append(op)
+        op = op.operands[0].owner
+    return op, tuple(found[::-1])
 
 
 def _before(op: object, name: str, inner: str) -> TensorOp | None:

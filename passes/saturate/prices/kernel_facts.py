@@ -3,6 +3,10 @@
 In: a legal body, what it writes, its leaves, a `Device`. Out: as what a matrix unit is to multiply,
 and whether the largest elements of rows only shift exponentials. A kernel says it from its
 candidate on: nothing is found out about a body once it is chosen.
+
+The operands of a product that are rounded may be multiplied without the unit as well: the terms
+are the same. So the unit is taken where the kernel is cheaper with it. An attention takes it in any
+case.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +19,8 @@ from mgn.dialects.shifts import LARGEST, SHIFTING, SHIFTS, Step, largest_only_sh
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.prices.matrix_price import unit_facts
+from mgn.passes.saturate.prices.prices import price_kernel
+from mgn.passes.schedules.core.figures import MATRIX
 
 
 def kernel_facts(
@@ -25,10 +31,43 @@ def kernel_facts(
     signatures: Sequence[Signature],
     device: Device,
 ) -> Facts:
-    """All that a kernel of a body says by itself, in no arrangement."""
+    """All that a kernel of a body may say by itself, in no arrangement."""
     if form.kind is KernelKind.REDUCTION:
         return shift_facts(body, results, signatures)
     return unit_facts(body, form, leaf_types, signatures, device)
+
+
+def priced_facts(
+    body: Sequence[BodyNode],
+    form: Form,
+    results: Sequence[int],
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+    device: Device,
+    arranged: Facts = (),
+) -> tuple[float, Facts]:
+    """The least price of a kernel of a body, `arranged` so, and what it then says."""
+    own = kernel_facts(body, form, results, leaf_types, signatures, device)
+    ways = [(*arranged, *own)]
+    if form.kind is KernelKind.CONTRACTION and own and not arranged:
+        ways.append(tuple([fact for fact in own if fact[0] != MATRIX]))
+    found = [
+        (price_kernel(body, form, results, leaf_types, signatures, device, facts), facts)
+        for facts in ways
+    ]
+    return min(found, key=lambda item: item[0])
+
+
+def price_alone(
+    body: Sequence[BodyNode],
+    form: Form,
+    results: Sequence[int],
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+    device: Device,
+) -> float:
+    """The price of a kernel of no arrangement."""
+    return priced_facts(body, form, results, leaf_types, signatures, device)[0]
 
 
 def shift_facts(

@@ -37,7 +37,7 @@ from mgn.passes.arrangements.prepack_products import TO_PANELS
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.arrangements import LongRows, long_rows, walks_columns_again
 from mgn.passes.saturate.prices.forms import IN_ROW_SPACE, ONE_A_ROW, BodyNode, Facts, Form
-from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, matrix_use, unit_facts
+from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, matrix_use
 from mgn.passes.saturate.prices.operation_figures import Figures, figures_of
 from mgn.passes.saturate.prices.plain_work import (
     PLAIN,
@@ -163,19 +163,6 @@ def price_kernel(
     """Seconds for a kernel that writes `results`, values of its body, by itself."""
     work = measure_kernel(body, form, results, leaf_types, signatures, device, facts)
     return kernel_seconds(work, device)
-
-
-def price_alone(
-    body: Sequence[BodyNode],
-    form: Form,
-    results: Sequence[int],
-    leaf_types: Mapping[int, TensorType],
-    signatures: Sequence[Signature],
-    device: Device,
-) -> float:
-    """The price of a kernel of no arrangement."""
-    facts = unit_facts(body, form, leaf_types, signatures, device)
-    return price_kernel(body, form, results, leaf_types, signatures, device, facts)
 
 
 def price_per_run(price: float, prepared: bool) -> float:

@@ -8,6 +8,7 @@ import pytest
 import mgn
 from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import graphs_of, parameters_of
 from mgn.passes.convert_precision import ConvertPrecision
 from mgn.passes.saturate.layouts.choice import turn_images
@@ -301,3 +302,38 @@ graph g(x: f32[32, 256, 28, 28]) {
     assert ["windows" in operations for operations in products] == [False, True, False]
     others = [kernel.operations for kernel in found if "matmul" not in kernel.operations]
     assert not any("windows" in operations for operations in others)
+
+
+BARE = """
+fn filtered(x, n: str, out: int, size: int, groups: int = 1) {
+  param w: f32[out, x.shape[1] / groups, size, size] as "{n}.w" = he_normal()
+  return conv2d(x, w, padding = size / 2, groups = groups)
+}
+graph g(x: f32[1, 16, SIDE, SIDE]) {
+  h = filtered(x, "first", 24, 1)
+  for i in 0..3 {
+    y = filtered(clamp(filtered(h, "{i}.a", 96, 1), 0.0, 6.0), "{i}.b", 96, 3, 96)
+    y = filtered(clamp(y, 0.0, 6.0), "{i}.c", 24, 1)
+    h = h + y
+  }
+  return y = filtered(filtered(filtered(h, "before", 32, 3), "last", 64, 1), "end", 8, 1)
+}
+"""
+"""Convolutions that read the results of others as they are, as exporters write them whose norms
+are part of the weights.
+"""
+
+
+@pytest.mark.parametrize("precision", ["f32", "tf32", "bf16"])
+def test_convolutions_one_behind_another_are_turned_whatever_rounds_between(
+    precision: str,
+) -> None:
+    before, after = turned_values(BARE.replace("SIDE", "6"), precision)
+    np.testing.assert_allclose(after["y"], before["y"], rtol=1e-9, atol=1e-9)
+    module = mgn.parse(BARE.replace("SIDE", "6")).lower("g", {})
+    ConvertPrecision(precision).apply(context(), module)
+    (graph,) = graphs_of(module)
+    assert turn_images(graph) > 0
+    operations = (op for op in graph.block.ops if isinstance(op, TensorOp))
+    products = [op for op in operations if op.spec.name == "matmul"]
+    assert products and all(op.values["transpose_b"] for op in products)

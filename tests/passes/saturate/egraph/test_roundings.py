@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 import mgn
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
@@ -21,6 +21,9 @@ F32, F64 = (tensor(name, (4, 4)) for name in ("f32", "f64"))
 """Types of values."""
 
 Graph = dict[int, list[ClassNode]]
+
+SLOW = DEVICES["nvidia-h200"].with_figures(rates={"f32": 1e11})
+"""A device that is slow but for its matrix unit."""
 
 
 def node(name: str, *operands: int) -> ClassNode:
@@ -57,12 +60,12 @@ def test_a_matrix_unit_multiplies_no_f64_that_is_rounded() -> None:
     assert not rounded({0: [], 1: [node("round_tf32", 0)]}, types=[F64, F64])
 
 
-def kernels(module: ModuleOp, *kinds: KernelKind) -> list[FusedKernelOp]:
+def kernels(module: Operation, *kinds: KernelKind) -> list[FusedKernelOp]:
     return [op for op in module.walk() if isinstance(op, FusedKernelOp) and op.kind.data in kinds]
 
 
 @pytest.mark.parametrize("heads", [(9, 3), (8, 8), (6, 2), (4, 1)])
-@pytest.mark.parametrize("tokens", [128, 160])
+@pytest.mark.parametrize("tokens", [256, 320])
 def test_attention_and_its_gradient_take_rounded_values_from_memory(
     heads: tuple[int, int], tokens: int
 ) -> None:
@@ -79,8 +82,9 @@ def test_attention_and_its_gradient_take_rounded_values_from_memory(
   return y, dq, dk, dv, d_o
 }}"""
     found = mgn.optimize(mgn.parse(text), device="nvidia-h200", precision="tf32")
-    kinds = KernelKind.CONTRACTION, KernelKind.ATTENTION, KernelKind.ATTENTION_GRADIENT
-    for kernel in kernels(found.module, *kinds):
+    attending = kernels(found.module, KernelKind.ATTENTION, KernelKind.ATTENTION_GRADIENT)
+    assert len(attending) == 3
+    for kernel in attending:
         assert kernel.arranged is not None and "matrix" in kernel.arranged.entries.data, kernel
 
 
@@ -119,7 +123,8 @@ def test_kernels_of_rounded_values_compute_what_the_program_says(seed: int) -> N
     run_passes(parse_passes("convert-precision{precision=tf32}"), module, make_context())
     (before,) = graphs_of(module)
     after = before.clone()
-    saturate_graph(after, DEVICES["nvidia-h200"])
+    saturate_graph(after, SLOW)
     after.verify()
     check_same(before, after, seed)
-    assert "matrix" in str(after)
+    for kernel in kernels(after, KernelKind.CONTRACTION):
+        assert kernel.arranged is not None and "matrix" in kernel.arranged.entries.data, kernel

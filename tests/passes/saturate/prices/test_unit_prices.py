@@ -1,5 +1,5 @@
 """Which matrix unit a kernel is for is part of what is extracted: its price, its check and its
-schedule go by what it says, and by nothing else.
+schedule go by what it says, and by nothing else. A product takes the unit where that is cheaper.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,19 @@ from mgn.passes.saturate.arrange_kernels import arrange_kernel, template_of
 from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.check import ExtractionError, check_selection
+from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.extraction.extract import extract
+from mgn.passes.saturate.prices.forms import Facts
 from mgn.passes.saturate.prices.matrix_price import COMPUTED_KEYS
+from mgn.passes.saturate.prices.prices import price_kernel
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.schedules.choose import schedule_for
 from tests.passes.saturate.saturate_programs import build_graph, f32, kernels_of
 from tests.support.lower_fixture import CPU, fused_kernel
 
 H200 = DEVICES["nvidia-h200"]
+SLOW = H200.with_figures(rates={"f32": 1e11})
+"""A device that is slow but for its matrix unit, which is worth it for the smallest product."""
 UNITS = ("bf16", "f16", "tf32")
 
 Change = Callable[[Any, Any], Any]
@@ -83,7 +88,7 @@ def attention(name: str, keys: int = MANY) -> FusedKernelOp:
     )
 
 
-def facts_of(kernel: FusedKernelOp, device: Device = H200) -> dict[str, int | str]:
+def facts_of(kernel: FusedKernelOp, device: Device = SLOW) -> dict[str, int | str]:
     """What the e-graph has such a kernel say."""
     template, _ = template_of(kernel, device, [])
     assert template is not None
@@ -180,7 +185,7 @@ def test_heads_do_without_a_unit_whose_tiles_have_no_room_for_them(size: int) ->
 
 @pytest.mark.parametrize(("unit", "inner"), [("mma", 64), ("mma", 63), ("wgmma", 63)])
 def test_numbers_of_two_bytes_come_to_a_unit_without_groups_in_pairs(unit: str, inner: int) -> None:
-    device = H200.with_figures(matrix_unit=unit)
+    device = SLOW.with_figures(matrix_unit=unit)
     kernel = fused_kernel(
         "contraction",
         [("bf16", (64, inner)), ("bf16", (inner, 64))],
@@ -194,7 +199,7 @@ def test_numbers_of_two_bytes_come_to_a_unit_without_groups_in_pairs(unit: str, 
 
 
 def test_kernels_written_by_hand_are_told_by_the_pass_that_arranges_them() -> None:
-    (kernel,) = arrange_kernel(product("bf16"), H200)
+    (kernel,) = arrange_kernel(product("bf16"), SLOW)
     assert scheduled_unit(kernel) == "bf16"
     (kernel,) = arrange_kernel(product("bf16"), CPU)
     assert kernel.arranged is None
@@ -209,7 +214,7 @@ def rounded_layer(size: int) -> GraphOp:
 
 def test_kernels_that_are_extracted_say_which_unit_they_were_priced_for() -> None:
     graph = rounded_layer(64)
-    saturate_graph(graph, H200)
+    saturate_graph(graph, SLOW)
     (kernel,) = kernels_of(graph)
     assert kernel.arranged == ScheduleAttr.of(matrix="tf32")
     graph = rounded_layer(64)
@@ -228,3 +233,37 @@ def test_the_checker_holds_what_a_kernel_says_against_its_body_and_its_price() -
         chosen.template = replace(chosen.template, facts=facts)
         with pytest.raises(ExtractionError, match=reason):
             check_selection(view, found, selection, H200)
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16"])
+@pytest.mark.parametrize("size", [16, 64, 512, 2048])
+@pytest.mark.parametrize("rate", [1e11, 5e13, 1e16])
+def test_a_product_takes_the_unit_where_that_is_cheaper(
+    element: str, size: int, rate: float
+) -> None:
+    device = H200.with_figures(rates={"f32": rate})
+    kernel = fused_kernel(
+        "contraction",
+        [(element, (size, size))] * 2,
+        lambda b, x, y: b.matmul(*((b.round_tf32(v) if element == "f32" else v) for v in (x, y))),
+    )
+    signatures: list[Signature] = []
+    template, _ = template_of(kernel, device, signatures)
+    assert template is not None
+    unit: Facts = (("matrix", "tf32" if element == "f32" else element),)
+    types = dict(enumerate(value.type for value in kernel.block.args))
+    own = (template.body, template.form, template.results, types, signatures, device)
+    apart: dict[Facts, float] = {
+        facts: price_kernel(*own, facts)  # type: ignore
+        for facts in ((), unit)
+    }
+    assert template.price == min(apart.values()) == apart[template.facts]
+    if rate != 5e13:
+        assert template.facts == (unit if rate == 1e11 else ())
+
+
+@pytest.mark.parametrize("rate", [1e11, 1e16])
+def test_what_the_unit_is_worth_decides_for_a_layer_and_its_copies(rate: float) -> None:
+    graph = rounded_layer(512)
+    saturate_graph(graph, H200.with_figures(rates={"f32": rate}))
+    assert ("matrix" in str(graph)) == (rate == 1e11)
