@@ -23,20 +23,21 @@ from mgn.dialects.fusion.attention_bodies import TOTALS
 from mgn.dialects.fusion.forms import MOVED
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.saturate.candidates.apart import best_apart, merge_order
 from mgn.passes.saturate.candidates.broadcasts import costs_a_launch, repeats_of
-from mgn.passes.saturate.candidates.cuts import Cut, Ranking, Traits
+from mgn.passes.saturate.candidates.cuts import Cut, CutWay, Ranking, Traits
 from mgn.passes.saturate.candidates.limits import DEARER, TIME, CutLimits
 from mgn.passes.saturate.candidates.needless_reads import needless_reads, note_besides
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.readers import readers_of
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
+from mgn.passes.saturate.candidates.ways_tried import best_apart, merges_tried, through_views
 from mgn.passes.saturate.egraph.view import Signature, ValueClass, View
-from mgn.passes.saturate.prices.forms import BodyNode, Way
-from mgn.passes.saturate.prices.matrix_price import shows_rounding
+from mgn.passes.saturate.prices.forms import BodyNode
+from mgn.passes.saturate.prices.matrix_price import lying_rounded, shows_rounding, unit_of
 from mgn.passes.saturate.prices.operation_figures import operation_weight, widens_half
 from mgn.passes.saturate.prices.prices import SCHEDULED, price_per_run
+from mgn.passes.schedules.core.figures import ATTENTIONS
 
 VIEWS = frozenset({"reshape", "broadcast_to", "slice"})
 """Movement that any kernel reads through at no cost."""
@@ -203,16 +204,16 @@ class CutBuilder:
         plain = plain and not shows_rounding(root, self.device)
         attends = root.heavy is KernelKind.ATTENTION
         if attends:
-            choices[0] = _through_views(choices[0], traits)
+            choices[0] = through_views(choices[0], traits)
         merges = self.limits.attention if attends else self.limits.merges
         self.left_out[TIME] += max(0, math.prod(map(len, choices)) - merges)
         merged: dict[tuple[int, ...], Cut | None] = {}
         names = [mapped[0] for _, mapped in operands]
-        order, apart = merge_order(names, choices, traits, merges)
+        order, apart = merges_tried(root.heavy is not None, names, choices, traits, merges)
         for places in order:
             combination = [choice[place] for choice, place in zip(choices, places, strict=True)]
             cut = self._merge(signature, operands, combination, traits, priced=not plain)
-            if cut is not None and root.heavy is not None:
+            if cut is not None:
                 cut.apart = places in apart
             merged[places] = cut
         found = {places: cut for places, cut in merged.items() if cut is not None}
@@ -367,9 +368,19 @@ class CutBuilder:
         if form is None or (form.reduced and self.device.is_cpu):
             return None
         cut = Cut(body, real, form, UNPRICED)
+        cut.lying = form.kind in ATTENTIONS and self._takes_lying(cut, traits)
         if priced or form.kind in SCHEDULED:
             self._priced(cut, traits)
         return None if cut.price == math.inf else cut
+
+    def _takes_lying(self, cut: Cut, traits: Sequence[Traits]) -> bool:
+        """Whether an attention takes values from memory that are known to be rounded there. It may
+        have to be so for a matrix unit; a product rounds on its way for nothing.
+        """
+        if not lying_rounded(cut.body, cut.form, self.view.signatures):
+            return False
+        types = {name: traits[name].type for name in cut.leaves}
+        return unit_of(self.priced.facts(cut.body, cut.form, (0,), types)) is not None
 
     def _priced(self, cut: Cut, traits: Sequence[Traits]) -> Cut:
         """A cut with its price, which may have waited."""
@@ -386,24 +397,24 @@ class CutBuilder:
         besides.
         """
         kept: list[Cut] = []
-        counts: dict[tuple[Way, bool], int] = {}
-        dropped: dict[Way, list[Cut]] = {}
-        seen: set[tuple[frozenset[int], Way]] = set()
+        counts: dict[tuple[CutWay, bool], int] = {}
+        dropped: dict[CutWay, list[Cut]] = {}
+        seen: set[tuple[frozenset[int], CutWay]] = set()
         ranked = self.ranking.rank(cuts, traits)
         for cut in sorted(ranked, key=lambda item: item.besides):
-            key = (frozenset(cut.leaves), cut.form.way)
-            kind = cut.form.way, cut.besides
+            key = (frozenset(cut.leaves), cut.way)
+            kind = cut.way, cut.besides
             count = counts.get(kind, 0)
             if key in seen or count >= self._most_of(cut):
                 self.left_out[TIME] += 1
                 if not cut.besides:
-                    dropped.setdefault(cut.form.way, []).append(cut)
+                    dropped.setdefault(cut.way, []).append(cut)
                 continue
             seen.add(key)
             counts[kind] = count + 1
             kept.append(cut)
         for way, others in dropped.items():
-            of_way = [*(cut for cut in kept if cut.form.way == way), *others]
+            of_way = [*(cut for cut in kept if cut.way == way), *others]
             best = min(of_way, key=lambda item: self.ranking.alone(item, traits))
             if not any(cut is best for cut in kept):
                 kept.append(best)
@@ -421,18 +432,6 @@ class CutBuilder:
         if cut.form.kind is KernelKind.ATTENTION:
             return self.limits.attending
         return self.limits.besides if cut.besides else self.limits.cuts
-
-
-def _through_views(chosen: Sequence[Cut | None], traits: Sequence[Traits]) -> list[Cut | None]:
-    """How attention's queries may come, first of all so that no view has to be written for them:
-    a view that several of their operations read.
-    """
-    through = [cut is None or not any(traits[x].views for x in cut.leaves) for cut in chosen]
-    first = [cut for cut, is_through in zip(chosen, through, strict=True) if is_through]
-    if not any(first):
-        return list(chosen)
-    rest = [cut for cut, is_through in zip(chosen, through, strict=True) if not is_through]
-    return [*first, *rest]
 
 
 def body_order(
@@ -479,16 +478,16 @@ def best_of_each_kind(
     """
     of_one_kind = len({cut.form.way for cut in cuts if not cut.form.reduced}) == 1
     kept: list[Cut] = []
-    counts: dict[Way, int] = {}
-    seen: set[tuple[Way, frozenset[int]]] = set()
+    counts: dict[CutWay, int] = {}
+    seen: set[tuple[CutWay, frozenset[int]]] = set()
     for cut in cuts:
-        way = cut.form.way
+        way = cut.way
         large = frozenset(name for name in cut.leaves if traits[name].type.get_shape())
         if (way, large) in seen:
             continue
         seen.add((way, large))
         counts[way] = counts.get(way, 0) + 1
-        alone = of_one_kind and not cut.form.reduced
+        alone = of_one_kind and not cut.form.reduced and not cut.lying
         plain = cut.form.kind is KernelKind.POINTWISE
         most = limits.ways if alone else limits.pointwise if plain else limits.others
         if counts[way] <= most:

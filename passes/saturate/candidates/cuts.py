@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import TensorType
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.types import tensor_bytes
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import OF_ROWS, BodyNode, Form, Names, renamed
+from mgn.passes.saturate.prices.forms import OF_ROWS, BodyNode, Form, Names, Way, renamed
 from mgn.passes.saturate.prices.prices import price_per_run
 
 
@@ -45,11 +45,16 @@ class Traits:
         return self.users > 1 or self.is_output or self.lasts
 
 
+CutWay = tuple[Way, bool]
+"""What no kernel of another kind is a substitute for; whether it takes what is lying rounded."""
+
+
 @dataclass
 class Cut:
     """A legal body for a class, over local names; `price` is that of the kernel that writes the
     class alone. It stands `besides` where it reads what another one computes; its operands come
-    `apart` where others share what they come from (apart.py).
+    `apart` where others share what they come from (ways_tried.py). An attention's matrix unit takes
+    values from memory that are `lying` there rounded, which the body does not say.
     """
 
     body: tuple[BodyNode, ...]
@@ -58,18 +63,26 @@ class Cut:
     price: float
     rank: float = 0.0
     besides: bool = False
+    lying: bool = False
     apart: bool = False
+
+    @property
+    def way(self) -> CutWay:
+        """What no other cut is a substitute for, nor takes the place of in a search."""
+        return self.form.way, self.lying
 
     def renamed(self, names: Names) -> "Cut":
         """The same cut over other names."""
         body, form = renamed(self.body, names), self.form.at(names)
         leaves = tuple(names[name] for name in self.leaves)
-        return Cut(body, leaves, form, self.price, self.rank, self.besides, self.apart)
+        own = self.rank, self.besides, self.lying, self.apart
+        return Cut(body, leaves, form, self.price, *own)
 
     def at(self, mapped: Sequence[int]) -> "Cut":
         """The same cut as a user names its classes; the form keeps the old names."""
         body = renamed(self.body, mapped)
-        return Cut(body, tuple(mapped[name] for name in self.leaves), self.form, self.price)
+        leaves = tuple(mapped[name] for name in self.leaves)
+        return Cut(body, leaves, self.form, self.price, lying=self.lying)
 
 
 class Ranking:

@@ -21,13 +21,14 @@ class CutLimits:
     """Bounds of the search, which do not say that what lies beyond them is worse.
 
     `cuts` are kept for each kernel kind, `attending` ones of attention, and `besides` that read
-    what these compute. `merges` are tried for an e-node, `attention` for an attention: it has up to
-    four operands, each of which may come in two ways at least that cost as much. A user of a
-    class tries `ways` of its cuts where all are of one kind, and else `pointwise` ones and
-    `others` of each further kind; products that reduce rows are a way besides: there is always one
-    without. The last `extras` values inside a body may be written too. Of the kernels that read one
-    value, `readers` are joined with each other and up to `together` at once, `forms` of each
-    result. `operations` and `leaves` bound a body.
+    what these compute; attentions that take what is lying rounded in memory count by themselves.
+    `merges` are tried for an e-node, `attention` for an attention: it has up to four operands, each
+    of which may come in two ways at least that cost as much. A user of a class tries `ways` of its
+    cuts where all are of one kind, and else `pointwise` ones and `others` of each further kind;
+    products that reduce rows are a way besides: there is always one without. The last `extras`
+    values inside a body may be written too. Of the kernels that read one value, `readers` are
+    joined with each other and up to `together` at once, `forms` of each result. `operations` and
+    `leaves` bound a body.
 
     `whole` says that the search goes on to all kernels that may win, while they are at most
     `kernels` (every_kernel.py), of which `likely` ones may be in a cheaper choice.

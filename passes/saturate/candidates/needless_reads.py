@@ -52,7 +52,8 @@ def needless_reads(
             if cut is None or cut.form.reduced or choice[places[position]] is not None:
                 continue
             alike = [instead[item][place] for item, place in enumerate(places)]
-            if _computes_in_each(merged, alike, position, ways):
+            same = [item for item, other in enumerate(names) if other == name]
+            if _computes_in_each(merged, alike, same, ways):
                 yield places
 
 
@@ -84,15 +85,15 @@ def note_besides(
 def _computes_in_each(
     merged: Mapping[Places, Cut | None],
     alike: Sequence[Sequence[int]],
-    position: int,
+    positions: Sequence[int],
     ways: Sequence[Sequence[int]],
 ) -> bool:
-    """Whether an operand can be computed in each of the ways that were tried, of which there are
-    some, with each other one in one of those that are alike.
+    """Whether the operand at some positions can be computed in each of the ways that were tried, of
+    which there are some, with each other one in one of those that are alike.
     """
     found = False
     for way in ways:
-        each = [*alike[:position], way, *alike[position + 1 :]]
+        each = [way if place in positions else item for place, item in enumerate(alike)]
         tried = [merged[places] for places in product(*each) if places in merged]
         if tried and not any(cut is not None and not cut.form.reduced for cut in tried):
             return False

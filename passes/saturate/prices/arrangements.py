@@ -21,7 +21,6 @@ from math import prod
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
-from mgn.dialects.fusion.forms import keeps_rounding
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.mgn.operations.rows.order import RUN
@@ -56,7 +55,7 @@ from mgn.passes.kernels.window_planes import planes_of_columns
 from mgn.passes.kernels.winograd import TiledImage
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
-from mgn.passes.saturate.prices.matrix_price import unit_of
+from mgn.passes.saturate.prices.matrix_price import lying_rounded, unit_of
 from mgn.passes.saturate.prices.scheduled import once_cut_alike, request_of
 from mgn.passes.schedules.core.figures import BLOCK_DEPTH
 from mgn.passes.schedules.core.schedule import Request
@@ -155,28 +154,11 @@ def arrangements_of(
         return found
     if unit is not None and device.matrix_unit == "wgmma":
         ready = ready_once_rounded(sizes, unit)
-        lying = tuple(n for n in ready if n in _lying_rounded(body, form, signatures))
+        lying = tuple(n for n in ready if n in lying_rounded(body, form, signatures))
         copied = tuple(n for n in staged_operands(request, sizes, unit) if n not in lying)
         if copied or lying:
             rounded = tuple(n for n in ready if n not in lying)
             found.append(CopiedOperands(copied, unit, rounded, lying))
-    return found
-
-
-def _lying_rounded(
-    body: Sequence[BodyNode], form: Form, signatures: Sequence[Signature]
-) -> list[int]:
-    """The operands of a product that are known to be rounded to tf32 where they lie in memory."""
-    nodes = {name: (signatures[number], operands) for name, number, operands in body}
-    assert form.heavy is not None
-    product, operands = nodes[form.heavy]
-    found = list[int]()
-    for place in product.rounded:
-        name = operands[place]
-        while name in nodes and keeps_rounding(nodes[name][0].name, nodes[name][0].values):
-            name = nodes[name][1][0]
-        if name not in nodes:
-            found.append(place)
     return found
 
 

@@ -156,6 +156,25 @@ def _attended_back(
     return name if ready else None
 
 
+def lying_rounded(
+    body: Sequence[BodyNode], form: Form, signatures: Sequence[Signature]
+) -> list[int]:
+    """The operands of a heavy operation that are known to be rounded to tf32 where they lie in
+    memory.
+    """
+    nodes = {name: (signatures[number], operands) for name, number, operands in body}
+    assert form.heavy is not None
+    heavy, operands = nodes[form.heavy]
+    found = list[int]()
+    for place in heavy.rounded:
+        name = operands[place]
+        while name in nodes and keeps_rounding(nodes[name][0].name, nodes[name][0].values):
+            name = nodes[name][1][0]
+        if name not in nodes:
+            found.append(place)
+    return found
+
+
 def matrix_use(
     facts: Facts,
     body: Sequence[BodyNode],

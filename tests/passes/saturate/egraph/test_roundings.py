@@ -1,5 +1,7 @@
 """What is known to be rounded: by `round_tf32`, or moved from such, and nothing else."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -8,13 +10,16 @@ from xdsl.ir import Operation
 import mgn
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel.device import DEVICES
-from mgn.dialects.mgn.structure import graphs_of
+from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.dialects.types import tensor
-from mgn.driver.pipelines import parse_passes, run_passes
+from mgn.driver.pipelines import PIPELINES, parse_passes, run_passes
 from mgn.modules.dialect_table import make_context
 from mgn.passes.saturate import saturate_graph
+from mgn.passes.saturate.egraph import view
 from mgn.passes.saturate.egraph.engine import ClassNode
 from mgn.passes.saturate.egraph.roundings import rounded_classes
+from mgn.passes.saturate.extraction.report import PROVED
+from mgn.passes.saturate.memo import forget_choices
 from tests.passes.saturate.saturate_programs import check_same
 
 F32, F64 = (tensor(name, (4, 4)) for name in ("f32", "f64"))
@@ -115,16 +120,70 @@ def drawn(random: Random, rows: int, depth: int, columns: int) -> str:
 }}"""
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_kernels_of_rounded_values_compute_what_the_program_says(seed: int) -> None:
-    random = Random(seed)
-    rows, depth, columns = (random.choice([16, 33, 64, 96]) for _ in range(3))
+def with_rounded_operands(random: Random, sizes: Sequence[int]) -> GraphOp:
+    """A drawn graph whose products' operands are rounded to tf32."""
+    rows, depth, columns = (random.choice(sizes) for _ in range(3))
     module = mgn.parse(drawn(random, rows, depth, columns)).lower("g", {})
     run_passes(parse_passes("convert-precision{precision=tf32}"), module, make_context())
-    (before,) = graphs_of(module)
+    return next(graphs_of(module))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_kernels_of_rounded_values_compute_what_the_program_says(seed: int) -> None:
+    before = with_rounded_operands(Random(seed), [16, 33, 64, 96])
     after = before.clone()
     saturate_graph(after, SLOW)
     after.verify()
     check_same(before, after, seed)
     for kernel in kernels(after, KernelKind.CONTRACTION):
         assert kernel.arranged is not None and "matrix" in kernel.arranged.entries.data, kernel
+
+
+def costs(before: GraphOp, monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
+    """What the kernels of a graph cost where it is known what lies in memory rounded, and where
+    it is not.
+    """
+    found: list[float] = []
+    for known in (True, False):
+        with monkeypatch.context() as patch:
+            if not known:
+                patch.setattr(view, "rounded_classes", lambda *given: frozenset[int]())
+            forget_choices()
+            report = saturate_graph(before.clone(), DEVICES["nvidia-h200"])
+        assert report.gap <= PROVED
+        found.append(report.cost_after)
+    forget_choices()
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_known_of_memory_makes_no_choice_dearer(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of products so large that a matrix unit costs less: by price it does not for small ones."""
+    before = with_rounded_operands(Random(seed), [512, 577, 640, 1000, 2048])
+    known, unknown = costs(before, monkeypatch)
+    assert known <= unknown * (1.0 + PROVED)
+
+
+MODELS = Path(__file__).resolve().parents[4] / "examples" / "models"
+
+
+@pytest.mark.parametrize("rows", [1, 8])
+def test_layers_are_no_dearer_for_what_is_known(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The products whose rows are scaled after them are not crowded out by those that take what is
+    lying rounded.
+    """
+    text = (MODELS / "smollm2.mgn").read_text()
+    (tmp_path / "parts.mgn").write_text((MODELS / "parts.mgn").read_text())
+    layers = "num_hidden_layers = 30"
+    assert layers in text
+    (tmp_path / "two.mgn").write_text(text.replace(layers, "num_hidden_layers = 2"))
+    module = mgn.parse_file(tmp_path / "two.mgn").lower("whole", {"B": rows, "S": 512})
+    names = PIPELINES["inference"][: PIPELINES["inference"].index("saturate")]
+    passes = ",".join(names).replace("convert-precision", "convert-precision{precision=tf32}")
+    run_passes(parse_passes(passes), module, make_context())
+    known, unknown = costs(next(graphs_of(module)), monkeypatch)
+    assert known <= unknown * (1.0 + PROVED)
