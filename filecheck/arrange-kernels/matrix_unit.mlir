@@ -1,18 +1,18 @@
 // RUN: mgn-opt -p arrange-kernels --device nvidia-h200 %s | filecheck %s
 
-// A small product stays one kernel, and is told what it is priced for; one of plain numbers is not.
+// A product of small matrices stays one kernel, and is told what it is priced for; one of plain numbers is not.
 // CHECK:      fusion.kernel contraction
 // CHECK-SAME: arranged {matrix = "bf16"} {
 // CHECK:      fusion.kernel contraction
 // CHECK-NOT:  matrix =
-mgn.graph @g("a" = %a : tensor<64x64xbf16>, "b" = %b : tensor<64x64xf32>) -> ("y" : tensor<64x64xbf16>, "z" : tensor<64x64xf32>) {
-  %0 = fusion.kernel contraction (%p = %a : tensor<64x64xbf16>) -> (tensor<64x64xbf16>) {
-    %m = mgn.matmul(%p, %p) : (tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xbf16>
-    fusion.return %m : tensor<64x64xbf16>
+mgn.graph @g("a" = %a : tensor<512x512xbf16>, "b" = %b : tensor<512x512xf32>) -> ("y" : tensor<512x512xbf16>, "z" : tensor<512x512xf32>) {
+  %0 = fusion.kernel contraction (%p = %a : tensor<512x512xbf16>) -> (tensor<512x512xbf16>) {
+    %m = mgn.matmul(%p, %p) : (tensor<512x512xbf16>, tensor<512x512xbf16>) -> tensor<512x512xbf16>
+    fusion.return %m : tensor<512x512xbf16>
   }
-  %1 = fusion.kernel contraction (%p = %b : tensor<64x64xf32>) -> (tensor<64x64xf32>) {
-    %m = mgn.matmul(%p, %p) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-    fusion.return %m : tensor<64x64xf32>
+  %1 = fusion.kernel contraction (%p = %b : tensor<512x512xf32>) -> (tensor<512x512xf32>) {
+    %m = mgn.matmul(%p, %p) : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
+    fusion.return %m : tensor<512x512xf32>
   }
-  mgn.return %0, %1 : tensor<64x64xbf16>, tensor<64x64xf32>
+  mgn.return %0, %1 : tensor<512x512xbf16>, tensor<512x512xf32>
 }

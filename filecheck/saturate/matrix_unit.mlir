@@ -8,10 +8,10 @@
 
 // CPU:     fusion.kernel contraction
 // CPU-NOT: arranged
-mgn.graph @g("x" = %x : tensor<64x64xf32>, "w" = %w : tensor<64x64xf32>) -> ("y" : tensor<64x64xf32>) {
-  %0 = mgn.round_tf32(%x) : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %1 = mgn.round_tf32(%w) : (tensor<64x64xf32>) -> tensor<64x64xf32>
-  %2 = mgn.matmul(%0, %1) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  %3 = mgn.relu(%2) : tensor<64x64xf32>
-  mgn.return %3 : tensor<64x64xf32>
+mgn.graph @g("x" = %x : tensor<512x512xf32>, "w" = %w : tensor<512x512xf32>) -> ("y" : tensor<512x512xf32>) {
+  %0 = mgn.round_tf32(%x) : (tensor<512x512xf32>) -> tensor<512x512xf32>
+  %1 = mgn.round_tf32(%w) : (tensor<512x512xf32>) -> tensor<512x512xf32>
+  %2 = mgn.matmul(%0, %1) : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
+  %3 = mgn.relu(%2) : tensor<512x512xf32>
+  mgn.return %3 : tensor<512x512xf32>
 }
