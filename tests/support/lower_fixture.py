@@ -62,10 +62,12 @@ def fused_kernel(
 
 def scheduled(kernel: FusedKernelOp, device: Device, **fixed: Any) -> Mapping[str, Any]:
     """The schedule of a kernel that, if it says nothing, says of the device's matrix unit what the
-    e-graph would have it say.
+    e-graph would have it say where the unit is worth it.
     """
     if kernel.arranged is None:
-        template, _ = template_of(kernel, device, [])
+        rates = {name: rate / 1e3 for name, rate in device.rates.items()}
+        slow = device.with_figures(rates=rates) if device.matrix_rates else device
+        template, _ = template_of(kernel, slow, [])
         facts = template.facts if template is not None else ()
         kernel.arranged = ScheduleAttr.of(**dict(facts)) if facts else None
         kernel.verify()

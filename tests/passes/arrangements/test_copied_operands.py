@@ -25,7 +25,9 @@ from tests.passes.lower_kernels.product.test_tensor_product import filtered
 from tests.support.lower_fixture import Build, expected, fused_kernel, lowered
 
 H200 = DEVICES["nvidia-h200"]
-EAGER = H200.with_figures(bandwidth=1e30, launch_cost=0.0)
+SLOW = H200.with_figures(rates={"f32": 1e11})
+"""A device that is slow but for its matrix unit."""
+EAGER = H200.with_figures(bandwidth=1e30, launch_cost=0.0, rates={"f32": 1e12})
 """A device on which every copy pays."""
 
 Types = list[tuple[str, tuple[int, ...]]]
@@ -116,7 +118,7 @@ def test_small_products_and_other_units_are_left_alone() -> None:
 
 
 def test_what_comes_before_a_product_is_computed_by_the_copy() -> None:
-    left, right, last = arrange_kernel(rounded_product(512, negated=True), H200)
+    left, right, last = arrange_kernel(rounded_product(512, negated=True), SLOW)
     names = [[op.name for op in kernel.block.ops][:-1] for kernel in (left, right, last)]
     assert names[1] == ["mgn.neg", "mgn.round_tf32", "mgn.transpose"]
     assert names[2] == ["mgn.round_tf32", "mgn.round_tf32", "mgn.matmul"]
