@@ -20,7 +20,7 @@ each other in a ring.
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
-from math import inf
+from math import inf, isqrt
 
 from mgn.passes.saturate.extraction.components import LocalProblem
 from mgn.passes.saturate.extraction.necessity import bits_of
@@ -34,6 +34,10 @@ OVER = 1e-6
 """How much more, relatively, than a known choice has a price that is in no best one."""
 BEAM = 128
 """States kept of each table where a choice is wanted that need not be the best."""
+NARROWEST, SOON = 4, 32
+"""States kept of each even where there is no work for more, and those that may be met for each
+candidate in any case.
+"""
 
 
 class Elimination:
@@ -41,11 +45,18 @@ class Elimination:
     more than `work` states and all together not more than `total`; `left` are the others.
 
     `decided` are the trails of tables over nothing, `cost` is what they cost, and `feasible` says
-    whether there is a choice at all.
+    whether there is a choice at all. No table keeps more than `most` states, or than lets all that
+    are met be about `meant`.
     """
 
     def __init__(
-        self, problem: LocalProblem, width: int, work: int, total: int, most: int = ANY
+        self,
+        problem: LocalProblem,
+        width: int,
+        work: int,
+        total: int,
+        most: int = ANY,
+        meant: int = ANY,
     ) -> None:
         self.problem = problem
         self.demands = demands = frozenset(problem.demands)
@@ -60,7 +71,7 @@ class Elimination:
         self.feasible = True
         self.left: list[int] = []
         self._order(width)
-        self._run(work, total, most)
+        self._run(work, total, most, meant)
 
     def _order(self, width: int) -> None:
         """Works out the bag of each class, and which bag each candidate is joined in."""
@@ -80,10 +91,12 @@ class Elimination:
             self.own[min(scope, key=place.__getitem__)].append(number)
         self.tables: dict[int, list[tuple[Mapping[int, int], list[State]]]] = {}
 
-    def _run(self, work: int, total: int, most: int) -> None:
+    def _run(self, work: int, total: int, most: int, meant: int) -> None:
         waiting: set[int | None] = set()
-        for key in self.bags:
-            if key in waiting or not self._eliminate(key, min(work, total - self.work), most):
+        for place, key in enumerate(self.bags):
+            each = max(meant - self.work, 0) // (len(self.bags) - place)
+            kept = min(most, max(isqrt(each), NARROWEST))
+            if key in waiting or not self._eliminate(key, min(work, total - self.work), kept):
                 self.left.append(key)
                 waiting.add(self.above[key])
             if not self.feasible:
@@ -178,9 +191,10 @@ class Elimination:
 
 def good_choice(problem: LocalProblem, work: Work, beam: int = BEAM) -> tuple[int, ...] | None:
     """A closed choice near the best one, found soon: of larger tables so many states are kept that
-    promise most. None where there is no choice.
+    promise most, and fewer where little work is left. None where there is no choice.
     """
-    elimination = Elimination(problem, ANY, ANY, ANY, beam)
+    meant = int(min(max(work.left / STATE, SOON * len(problem.prices)), ANY))
+    elimination = Elimination(problem, ANY, ANY, ANY, beam, meant)
     work.did(elimination.work, STATE)
     return elimination.candidates(elimination.decided) if elimination.feasible else None
 

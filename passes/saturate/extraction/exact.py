@@ -199,7 +199,7 @@ class ExactSolver:
             else:
                 key, number = relaxation.most_halved()
                 ways = taken_or_not(left.problem, key, left.candidates.index(number))
-                cheaper = self._best_of(left.problem, ways, effort)
+                cheaper = self._best_of(left.problem, ways, effort, known)
         best = cheaper_of(problem, known, outside(left, cheaper))
         return Solution(best.chosen, max(relaxation.bound, min(cheaper.bound, cost)), first)
 
@@ -221,9 +221,18 @@ class ExactSolver:
             known = Solution(found_soon(problem, self.work), bound, bound)
         return known
 
-    def _best_of(self, problem: LocalProblem, ways: tuple[Part, Part], effort: int) -> Solution:
-        """The best choice of two problems."""
-        one, other = (outside(part, self.solve(part.problem, effort)) for part in ways)
+    def _best_of(
+        self,
+        problem: LocalProblem,
+        ways: tuple[Part, Part],
+        effort: int,
+        known: Solution = NONE,
+    ) -> Solution:
+        """The best choice of two problems; where one is known, the other is left without work."""
+        one = outside(ways[0], self.solve(ways[0].problem, effort))
+        if known.chosen is not None and not self.has_work():
+            return Solution(one.chosen, 0.0, 0.0)
+        other = outside(ways[1], self.solve(ways[1].problem, effort))
         chosen = cheaper_of(problem, one, other).chosen
         return Solution(chosen, min(one.bound, other.bound), min(one.relaxed, other.relaxed))
 

@@ -82,20 +82,9 @@ def choice_soon(problem: LocalProblem, solver: ExactSolver, beam: int) -> tuple[
     of each ring is written besides from what it needs alone.
     """
     closed = found_soon(problem, solver.work, beam, solver.parts(problem))
-    if closed is None or not (rings := rings_of(problem, closed)):
+    if closed is None or not rings_of(problem, closed):
         return closed
-    chosen = dict.fromkeys(closed)
-    tree = full_prices(problem, [set(items) for items in problem.inputs])[1]
-    while rings:
-        pending, met = [ring[0][0] for ring in rings], set[int]()
-        while pending:
-            number = tree[pending.pop()]
-            if number not in met:
-                met.add(number)
-                pending += problem.inputs[number]
-        chosen |= dict.fromkeys(sorted(met))
-        rings = rings_of(problem, chosen)
-    return tuple(chosen)
+    return _broken_soon(problem, closed, full_prices(problem, list(map(set, problem.inputs)))[1])
 
 
 def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolver) -> Solution:
@@ -105,6 +94,8 @@ def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolv
     best, entered, least, relaxed = UNKNOWN, 0, 0.0, 0.0
     while True:
         for arcs in pending:
+            if arcs and not solver.has_work():
+                return best
             part = without(problem, arcs)
             solution = solver.solve(part.problem)
             relaxed = relaxed if arcs else solution.relaxed
@@ -220,7 +211,7 @@ def _repaired(
 ) -> tuple[int, ...]:
     """A choice without rings near one with some. From each ring the arcs of a class go without
     which the choice is the cheapest: of the candidates chosen, and of all that write a class of a
-    ring. Where no work is left, all go that may.
+    ring. Where no work is left, they are broken soon.
 
     The tree has for each class the candidate that writes it at least price with all that it needs;
     its arcs make no ring, and stay.
@@ -230,18 +221,20 @@ def _repaired(
     best: dict[int, tuple[int, ...]] = {}
     place_of: dict[int, int] = {}
     while rings := rings_of(problem, choice, arcs):
-        is_at_once = not solver.has_work()
-        if is_at_once:
-            removable = [_removable(problem, ring, tree).values() for ring in rings]
-            arcs = arcs.union(*[some for found in removable for some in found])
-        if _add_writers(problem, rings, tree, numbers) or is_at_once or not pieces:
+        if not solver.has_work():
+            return _broken_soon(problem, choice, tree)
+        if _add_writers(problem, rings, tree, numbers) or not pieces:
             pieces = dict(enumerate(_pieces(without(problem, arcs, sorted(numbers)))))
             best = {place: _best_of(piece, solver) for place, piece in pieces.items()}
             place_of = {n: place for place, piece in pieces.items() for n in piece.candidates}
             rings = []
         for ring in rings:
+            if not solver.has_work():
+                break
             tried: list[tuple[float, int, frozenset[Arc], Part]] = []
             for number, some in _removable(problem, ring, tree).items():
+                if tried and not solver.has_work():
+                    break
                 place = place_of[number]
                 left = _less(pieces[place], some)
                 found = cost_of(problem, _best_of(left, solver))
@@ -251,6 +244,48 @@ def _repaired(
             pieces[place], best[place] = left, _best_of(left, solver)
         choice = tuple([number for chosen in best.values() for number in chosen])
     return choice
+
+
+def _broken_soon(
+    problem: LocalProblem, chosen: Iterable[int], tree: Mapping[int, int]
+) -> tuple[int, ...]:
+    """A choice without rings near one with some, found soon: the class of each ring for which the
+    kernels of the tree cost least is written by these besides, from what is there without the ring.
+    """
+    choice = dict.fromkeys(chosen)
+    while rings := rings_of(problem, choice):
+        order, _ = order_of(problem, choice)
+        there = {item for number in order for item in problem.results[number]}
+        for ring in rings:
+            ways = [_obtaining(problem, key, tree, there) for key, _ in ring]
+            choice |= min(ways, key=lambda way: cost_of(problem, way.keys() - choice.keys()))
+    return _needed(problem, choice)
+
+
+def _obtaining(
+    problem: LocalProblem, key: int, tree: Mapping[int, int], there: Container[int]
+) -> dict[int, None]:
+    """The kernels of the tree that write a class, and what they need that is not there."""
+    pending, found = [key], dict[int, None]()
+    while pending:
+        item = pending.pop()
+        if item not in there and tree[item] not in found:
+            found[tree[item]] = None
+            pending += problem.inputs[tree[item]]
+    return found
+
+
+def _needed(problem: LocalProblem, chosen: Iterable[int]) -> tuple[int, ...]:
+    """Those of a choice without rings that first write something needed."""
+    order = order_of(problem, chosen)[0]
+    writer = {item: number for number in reversed(order) for item in problem.results[number]}
+    pending, found = [*problem.demands], dict[int, None]()
+    while pending:
+        number = writer[pending.pop()]
+        if number not in found:
+            found[number] = None
+            pending += problem.inputs[number]
+    return tuple(found)
 
 
 def _removable(
