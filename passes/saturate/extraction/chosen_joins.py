@@ -175,6 +175,7 @@ class Joins:
         self.outputs = frozenset(found.outputs)
         self.writer = dict(extraction.selection.writer)
         self.readers: dict[int, set[int]] = {}
+        self.beside: dict[tuple[int, tuple[int, ...]], dict[int, None]] = {}
         self.bound = extraction.bound
         self.place: dict[int, int] = {}
         for place, number in enumerate(extraction.selection.kernels):
@@ -194,7 +195,9 @@ class Joins:
         return replace(self.extraction, selection=selection, bound=max(self.bound, 0.0))
 
     def _joins_some(self) -> bool:
-        """Whether some kernel is better as one with those that it reads from: each is tried."""
+        """Whether some kernel is better as one with those that it reads from, or with one that
+        reads what it does: each is tried.
+        """
         changed = False
         for number in sorted(self.place, key=self.place.__getitem__):
             while number in self.place and (better := self._best(number)) is not None:
@@ -218,6 +221,9 @@ class Joins:
         """Notes that a kernel reads what it does."""
         for item in kernel.inputs:
             self.readers.setdefault(item, set()).add(kernel.number)
+        if (space := self._space(kernel)) is not None:
+            for item in kernel.reads:
+                self.beside.setdefault((item, space), {})[kernel.number] = None
 
     def _best(self, second: int) -> tuple[Candidate, Candidate, Candidate] | None:
         """A kernel from which another one reads, that one, and the kernel of both that saves the
@@ -226,7 +232,9 @@ class Joins:
         kernel = self.found.candidates[second]
         found: tuple[Candidate, Candidate, Candidate] | None = None
         most = 0.0
-        for number in dict.fromkeys(self.writer[item] for item in kernel.inputs):
+        others = dict.fromkeys(self.writer[item] for item in kernel.inputs)
+        others |= dict.fromkeys(self._beside(kernel))
+        for number in others:
             first = self.found.candidates[number]
             if self._place_of(first, kernel) is None:
                 continue
@@ -234,6 +242,27 @@ class Joins:
             if joint is not None and first.price + kernel.price - joint.price > most:
                 found, most = (first, kernel, joint), first.price + kernel.price - joint.price
         return found
+
+    def _space(self, kernel: Candidate) -> tuple[int, ...] | None:
+        """The shape over which a kernel goes that others may go on beside."""
+        form = kernel.template.form
+        if form.kind not in LIGHT:
+            return None
+        root = self.view.signatures[kernel.template.body[-1][1]]
+        return root.shape if form.kind is KernelKind.POINTWISE else form.shape
+
+    def _beside(self, kernel: Candidate) -> Iterator[int]:
+        """The last few kernels before one that go over its space, and read what it does."""
+        space = self._space(kernel)
+        if space is None:
+            return
+        here = self.place[kernel.number]
+        for item in kernel.reads:
+            known = self.beside[item, space]
+            before = [
+                number for number in known if number in self.place and self.place[number] < here
+            ]
+            yield from before[-self.limits.readers :]
 
     def joint(
         self, first: Candidate, second: Candidate, wanted: tuple[int, ...]

@@ -254,3 +254,19 @@ def test_joined_kernels_compute_the_same(seed: int) -> None:
     after.verify()
     check_same(before, after, seed)
     assert report.bound <= report.cost_after * (1 + 1e-9)
+
+
+@BOTH
+def test_kernels_that_read_the_same_side_by_side_are_joined(device: Device) -> None:
+    """Pointwise ones, and sums of the same rows, as many as there are."""
+    lines = ["tanh(x)", "x * 2", "exp(x) + 1", "relu(x)", "sum(x, 1)", "sum(x * x, 1)", "max(x, 1)"]
+    results = ", ".join(f"y{number} = {line}" for number, line in enumerate(lines))
+    text = f"graph g(x: f32[512, 96]) {{ return {results} }}"
+    view = saturated_view(next(graphs_of(mgn.parse(text).lower())))
+    found = find_candidates(view, device, Reach(view), NARROW)
+    before = extract(found)
+    assert len(before.selection.kernels) == 7
+    after = join_chosen(view, found, before, device, NARROW)
+    check_selection(view, found, after.selection, device)
+    assert len(after.selection.kernels) == 1
+    assert after.selection.cost < before.selection.cost
