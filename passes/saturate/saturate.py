@@ -6,10 +6,8 @@
                                      mgn.return %y : …
 """
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -23,12 +21,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import PRECISION, STORED, GraphOp, graphs_of
 from mgn.passes.saturate.candidates.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates.candidates import CandidateSet
-from mgn.passes.saturate.candidates.commits import charge_commits
 from mgn.passes.saturate.candidates.limits import CutLimits
-from mgn.passes.saturate.candidates.offers import find_candidates
-from mgn.passes.saturate.candidates.prepared_copies import prepared_copies
-from mgn.passes.saturate.candidates.reach import Reach
-from mgn.passes.saturate.candidates.rounding_order import keeps_bits
 from mgn.passes.saturate.check import check_selection
 from mgn.passes.saturate.egraph.engine import SaturatedGraph, saturate_facts
 from mgn.passes.saturate.egraph.runaway import is_worth_a_choice, rules_to_leave_out
@@ -39,15 +32,10 @@ from mgn.passes.saturate.encoding.encode import EncodedGraph, encode_graph
 from mgn.passes.saturate.encoding.facts import Facts
 from mgn.passes.saturate.explain.alternatives import choices_of
 from mgn.passes.saturate.explain.trace import SaturateTrace
-from mgn.passes.saturate.extraction.chosen_joins import extract_joined
 from mgn.passes.saturate.extraction.delayed_updates import delay_updates
-from mgn.passes.saturate.extraction.extract import Extraction, extract, work_for
+from mgn.passes.saturate.extraction.extract import Extraction
 from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.passes.saturate.extraction.unread_results import drop_unread
-from mgn.passes.saturate.extraction.whole_search import Searched, search_whole
-from mgn.passes.saturate.horizontal_fusion.attention_joins import attention_joins
-from mgn.passes.saturate.horizontal_fusion.column_joins import column_joins
-from mgn.passes.saturate.horizontal_fusion.side_by_side import sibling_candidates
 from mgn.passes.saturate.layouts.choice import turn_as, with_best_layout
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
 from mgn.passes.saturate.narrow_results import narrow_results
@@ -56,6 +44,7 @@ from mgn.passes.saturate.prices.scheduled import is_possible
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.rules.table import CLASS_SETS, rules_of
+from mgn.passes.saturate.search import Search, timed
 from mgn.passes.saturate.sharing.names import structure_of
 from mgn.passes.saturate.sharing.narrow import narrowed
 
@@ -80,9 +69,9 @@ def _saturate(
     seconds: dict[str, float] = {}
     choice = choice_for(graph, device, options, seconds, trace)
     view, report = choice.view_at(graph), replace(choice.report, seconds=seconds)
-    with _timed(seconds, "check"):
+    with timed(seconds, "check"):
         check_selection(view, choice.found, choice.selection, device)
-    with _timed(seconds, "rebuild"):
+    with timed(seconds, "rebuild"):
         rebuild_graph(graph, view, choice.found, choice.selection)
     return report
 
@@ -96,7 +85,7 @@ def choice_for(
 ) -> Choice:
     """The kernels for a graph, which stays as it is; `seconds` gets what each stage takes."""
     rules = _rules_for(options)
-    with _timed(seconds, "compare"):
+    with timed(seconds, "compare"):
         key = choice_key(graph, device, options, rules)
         choice = recall(key) if options.memoise and trace is None else None
     if choice is not None:
@@ -144,7 +133,7 @@ def _choose_among_known(
     None where there is no such size, the graph is another one, or a limit fires.
     """
     reference = task.options.reference
-    with _timed(task.seconds, "compare"):
+    with timed(task.seconds, "compare"):
         if reference is None or structure_of(task.graph) != reference.source.structure:
             return None
     source = reference.source
@@ -154,7 +143,7 @@ def _choose_among_known(
     if not way.saturated.saturated:
         return None
     whole = _view_of(task, way)
-    with _timed(task.seconds, "view"):
+    with timed(task.seconds, "view"):
         view = narrowed(whole, reference)
     choice = _chosen(task, way, view, task.options.extract_budget)
     choice.report.among = source.sizes
@@ -188,15 +177,15 @@ def _saturated_way(
     task: _Task, rules: list[Rule], trace: SaturateTrace | None, widen: bool = True
 ) -> _Way:
     """The graph saturated with some rules, and products put side by side where that may be."""
-    with _timed(task.seconds, "encode"):
+    with timed(task.seconds, "encode"):
         encoded = encode_graph(task.graph, literals_of(rules))
     kept = None if trace is None else SaturateTrace()
     if kept is not None:
         kept.note_program(task.graph, encoded)
         kept.rules = {rule.name: rule for rule in (*rules, *WIDE_PRODUCTS)}
-    with _timed(task.seconds, "price before"):
+    with timed(task.seconds, "price before"):
         cost_before = price_of_separate_kernels(encoded.facts, task.device)
-    with _timed(task.seconds, "saturate"):
+    with timed(task.seconds, "saturate"):
         widen = widen and _widens(task.options)
         saturated = _saturated(encoded.facts, task.options, rules, kept, widen)
     return _Way(rules, cost_before, encoded, saturated, kept)
@@ -205,7 +194,7 @@ def _saturated_way(
 def _view_of(task: _Task, way: _Way) -> View:
     """The classes of a graph as rules rewrite it."""
     options = task.options
-    with _timed(task.seconds, "view"):
+    with timed(task.seconds, "view"):
         whole = whole_composites(options, task.device)
         view = make_view(way.saturated, way.encoded.outputs, whole, options.prepare)
         class_of = way.saturated.class_of
@@ -225,34 +214,13 @@ def _chosen(task: _Task, way: _Way, view: View, extract_budget: float) -> Choice
     view.spreads = RuleClass.SPREADS in options.classes
     computed = sum(value.leaf is None for value in view.classes.values())
     limits = limits_of(options).for_size(computed)
-    with _timed(seconds, "candidates"):
-        reach = Reach(view)
-        found = find_candidates(view, device, reach, limits)
-        if options.fuse:
-            reach = Reach(view) if found.handed else reach
-            joined = [*sibling_candidates(view, found, device, reach, limits)]
-            joined += attention_joins(view, found, device, reach)
-            for template, classes in [*joined, *prepared_copies(view, found, device)]:
-                if not limits.keep_bits or keeps_bits(template.body, view.signatures):
-                    found.add(template, classes)
-            if not limits.keep_bits:
-                for template, classes in [*column_joins(view, found, device, reach)]:
-                    found.add(template, classes)
-        charge_commits(view, found, device)
-    with _timed(seconds, "extract"):
-        work = work_for(found, extract_budget)
-        if options.fuse:
-            extraction = extract_joined(view, found, device, limits, work)
-        else:
-            extraction = extract(found, work)
-        searched = Searched(found, extraction)
-        if limits.whole:
-            searched = search_whole(view, searched, device, limits, work)
-        found, extraction = searched.found, searched.extraction
-        selection = drop_unread(view, found, extraction.selection, device)
+    searched = Search(view, device, limits, options.fuse, seconds).best(extract_budget)
+    found = searched.found
+    with timed(seconds, "extract"):
+        selection = drop_unread(view, found, searched.extraction.selection, device)
         selection = delay_updates(view, found, selection)
-        bound = min(extraction.bound, selection.cost)
-        extraction = replace(extraction, selection=selection, bound=bound)
+        bound = min(searched.extraction.bound, selection.cost)
+        extraction = replace(searched.extraction, selection=selection, bound=bound)
         _describe_extraction(report, view, found, extraction)
         report.choices = choices_of(view, found, selection)
     if way.trace is not None:
@@ -336,14 +304,6 @@ def _describe_extraction(
     report.cost_after, report.bound = extraction.selection.cost, extraction.bound
     report.gap, report.budget_spent = extraction.gap, extraction.budget_spent
     report.components, report.distinct_components = extraction.components, extraction.distinct
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    """Adds the processor's seconds, in which budgets are given too, to those of a stage."""
-    started = time.process_time()
-    yield
-    seconds[stage] = seconds.get(stage, 0.0) + time.process_time() - started
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ What kernels of an arrangement hand to each other, copies and partial results, a
 other: classes of the view, with the e-nodes that compute them. Two that compute the same are one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import TensorType
@@ -92,9 +92,11 @@ class Arranger:
     have copied.
     """
 
-    def __init__(self, view: View, device: Device, local: bool = False) -> None:
+    def __init__(
+        self, view: View, device: Device, local: bool = False, outlines: Outlines | None = None
+    ) -> None:
         self.view, self.device, self.local = view, device, local
-        self.outlines = Outlines(view.signatures, device)
+        self.outlines = outlines or Outlines(view.signatures, device)
         self.found: dict[tuple[Body, tuple[int, ...]], Sequence[Arrangement]] = {}
 
     def offers(self, template: Template, values: NewValues) -> Iterator[Template]:
@@ -202,12 +204,17 @@ class Arranger:
 
 
 class Placer:
-    """Enters new values into a view where a cut list stands: each that computes the same once."""
+    """Enters new values into a view where a cut list stands: each that computes the same once.
+    `handed` are those that were entered before.
+    """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, handed: Collection[int] = ()) -> None:
         self.view = view
         self.rank = {key: (place, 0) for place, key in enumerate(view.classes)}
         self.known: dict[tuple[int, tuple[int, ...]], int] = {}
+        for key in handed:
+            first = view.classes[key].members[0]
+            self.known[first.signature, first.operands] = key
         self.next = max(view.classes, default=0) + 1
         self.shapes: dict[Template, tuple[int, tuple[int, ...]]] = {}
         self.numbers: dict[tuple[Body, tuple[int, ...]], int] = {}

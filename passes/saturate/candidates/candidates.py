@@ -6,7 +6,7 @@ diamond.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, TypeVar
@@ -84,6 +84,11 @@ class Candidate:
         if not self._body:
             self._body = self.template.body_at(self.classes)
         return self._body
+
+    @property
+    def written_and_computed(self) -> tuple[frozenset[int], frozenset[BodyNode]]:
+        """The classes that it writes and the e-nodes that it computes, in any order."""
+        return frozenset(self.results), frozenset(self.body)
 
 
 class Kernel(Protocol):
@@ -177,6 +182,14 @@ class CandidateSet:
             else:
                 writers[result] = [number]
         return candidate
+
+    def add_missing(self, candidates: Collection[Candidate]) -> None:
+        """Enters those candidates of another set that this one lacks."""
+        for item in candidates:
+            writers = self.writers.get(item.results[0], ())
+            work = item.written_and_computed
+            if all(self.candidates[number].written_and_computed != work for number in writers):
+                self.add(item.template, item.classes)
 
     def only(self, candidates: Sequence[Candidate]) -> "CandidateSet":
         """A set of some of its candidates, under new numbers."""

@@ -24,14 +24,19 @@ from mgn.dialects.fusion.forms import MOVED
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.candidates.broadcasts import costs_a_launch, repeats_of
-from mgn.passes.saturate.candidates.cuts import Cut, CutWay, Ranking, Traits
+from mgn.passes.saturate.candidates.cuts import MANY, Cut, CutWay, Ranking, Traits
 from mgn.passes.saturate.candidates.limits import DEARER, TIME, CutLimits
 from mgn.passes.saturate.candidates.needless_reads import needless_reads, note_besides
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.readers import readers_of
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
-from mgn.passes.saturate.candidates.ways_tried import best_apart, merges_tried, through_views
+from mgn.passes.saturate.candidates.ways_tried import (
+    best_apart,
+    best_of_each_kind,
+    merges_tried,
+    through_views,
+)
 from mgn.passes.saturate.egraph.view import Signature, ValueClass, View
 from mgn.passes.saturate.prices.forms import BodyNode
 from mgn.passes.saturate.prices.matrix_price import lying_rounded, shows_rounding, unit_of
@@ -79,7 +84,12 @@ class CutBuilder:
     """Computes cut lists bottom-up, each distinct one once."""
 
     def __init__(
-        self, view: View, device: Device, limits: CutLimits, priced: PricedBodies | None = None
+        self,
+        view: View,
+        device: Device,
+        limits: CutLimits,
+        priced: PricedBodies | None = None,
+        takers: Mapping[int, int] | None = None,
     ) -> None:
         self.view = view
         self.device = device
@@ -94,7 +104,7 @@ class CutBuilder:
         self.trait_numbers: dict[Traits, int] = {}
         self.known_traits: dict[tuple[object, ...], tuple[Traits, int]] = {}
         self.numbered: list[CutList] = []
-        self.readers = readers_of(view)
+        self.readers, self.takers = readers_of(view), takers
         self.repeats = repeats_of(view, device, self.readers)
         self.considered = 0
         self.left_out = Counter[str]()
@@ -163,15 +173,17 @@ class CutBuilder:
         users = min(self.readers[value.key], 3)
         outside = users, value.is_output, value.prepared, self.repeats.get(value.key, 0.0)
         rest = value.in_memory, value.inline, *outside
+        takers = None if self.takers is None else min(self.takers.get(value.key, 0), MANY)
         names = {self.view.signatures[member.signature].name for member in value.members}
         views = value.leaf is None and not names.isdisjoint(VIEWS)
         beside = TOTALS in names
         moves = value.leaf is None and names <= MOVEMENT
-        key = (id(value.type), *rest, views, beside, moves)
+        key = (id(value.type), *rest, views, beside, moves, takers)
         known = self.known_traits.get(key)
         if known is None:
             known = self.known_traits[key] = self._note_traits(
-                value, Traits(value.type, *rest, views=views, beside=beside, moves=moves)
+                value,
+                Traits(value.type, *rest, views=views, beside=beside, moves=moves, takers=takers),
             )
         self.traits[value.key], self.traits_of[value.key] = known
         return known[1]
@@ -467,29 +479,3 @@ def leaves_of(body: Sequence[BodyNode]) -> list[int]:
             operand for _, _, operands in body for operand in operands if operand not in inside
         )
     )
-
-
-def best_of_each_kind(
-    cuts: Sequence[Cut], limits: CutLimits, traits: Sequence[Traits]
-) -> list[Cut]:
-    """The few of an operand's cuts, best first, that its users try: a kernel of one kind is no
-    substitute for one of another, as a slice of a wide product is none for the product. Of those
-    that read the same but for scalars, the first is enough.
-    """
-    of_one_kind = len({cut.form.way for cut in cuts if not cut.form.reduced}) == 1
-    kept: list[Cut] = []
-    counts: dict[CutWay, int] = {}
-    seen: set[tuple[CutWay, frozenset[int]]] = set()
-    for cut in cuts:
-        way = cut.way
-        large = frozenset(name for name in cut.leaves if traits[name].type.get_shape())
-        if (way, large) in seen:
-            continue
-        seen.add((way, large))
-        counts[way] = counts.get(way, 0) + 1
-        alone = of_one_kind and not cut.form.reduced and not cut.lying
-        plain = cut.form.kind is KernelKind.POINTWISE
-        most = limits.ways if alone else limits.pointwise if plain else limits.others
-        if counts[way] <= most:
-            kept.append(cut)
-    return kept

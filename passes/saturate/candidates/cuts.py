@@ -15,6 +15,13 @@ from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import OF_ROWS, BodyNode, Form, Names, Way, renamed
 from mgn.passes.saturate.prices.prices import price_per_run
 
+TAKEN = (1.0, 0.5, 0.0)
+"""What a reader is charged of having a value in memory of which it is known by how many kernels of
+a choice it is read there: none, one, which this reader may stand for, or more.
+"""
+MANY = len(TAKEN) - 1
+"""By how many such kernels a value is read where further ones make no difference."""
+
 
 @dataclass(frozen=True)
 class Traits:
@@ -24,7 +31,8 @@ class Traits:
     once an element it is evaluated there, at most (broadcasts.py). `lasts` says that this may cost
     more than to have it in memory. `views` says that it is a slice or a reshape of another class,
     and `moves` that it is nothing but that or a transpose. `beside` says that a kernel which is
-    there in any case may write it besides.
+    there in any case may write it besides. `takers` are the kernels of a known choice that read it
+    from memory, as many as make a difference.
     """
 
     type: TensorType
@@ -38,6 +46,7 @@ class Traits:
     views: bool = False
     beside: bool = False
     moves: bool = False
+    takers: int | None = None
 
     @property
     def stored(self) -> bool:
@@ -139,14 +148,17 @@ class Ranking:
 
     def _share(self, traits: Traits) -> float:
         """What it costs each reader of a class to have that in memory: nothing, of an output. Of a
-        class that only moves another one, each reader pays the whole of both: the other may have to
-        be written as well.
+        class that only moves another one, each reader pays the whole of both, unless it is known to
+        lie there: the other may have to be written as well.
         """
         if traits.is_output:
             return 0.0
-        if traits.moves:
-            return 2 * self._cost(traits)
-        return self._cost(traits) / traits.users
+        cost = self._cost(traits)
+        if traits.takers and traits.users > 1:
+            return cost * TAKEN[traits.takers]
+        if traits.moves and not traits.takers:
+            return 2 * cost
+        return cost if traits.takers is not None else cost / traits.users
 
     def _cost(self, traits: Traits) -> float:
         known = self.costs.get(id(traits))

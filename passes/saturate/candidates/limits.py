@@ -58,6 +58,13 @@ class CutLimits:
     keep_bits: bool = False
     memoise: bool = True
 
+    @property
+    def rough(self) -> "CutLimits":
+        """Limits for a choice that only says what lies in memory."""
+        return replace(
+            self, cuts=1, besides=1, merges=4, ways=1, pointwise=1, extras=1, readers=0, wide=False
+        )
+
     def for_size(self, values: int) -> "CutLimits":
         """The limits for a graph of which kernels compute so many values."""
         if values > MEDIUM or self.operations == 1:

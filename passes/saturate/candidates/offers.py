@@ -4,7 +4,7 @@ In: a view and a device. Out: the `CandidateSet`; what arrangements hand from ke
 then in the view too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -21,6 +21,7 @@ from mgn.passes.saturate.candidates.candidates import (
 from mgn.passes.saturate.candidates.column_sums import is_column_sum
 from mgn.passes.saturate.candidates.cut_lists import CutBuilder, CutList, PlacedCuts
 from mgn.passes.saturate.candidates.limits import CutLimits
+from mgn.passes.saturate.candidates.outlines import Outlines
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.candidates.repetition import table
@@ -38,38 +39,61 @@ def find_candidates(
     view: View, device: Device, reach: Reach, limits: CutLimits = DEFAULT_LIMITS
 ) -> CandidateSet:
     """The candidates that can take part in computing the outputs of a view."""
-    priced = PricedBodies(view.signatures, device)
-    builder = CutBuilder(view, device, limits, priced)
-    placed = builder.build()
-    found = CandidateSet(considered=builder.considered, left_out=builder.left_out)
-    found.memoise = limits.memoise
-    wanted = [root for root in dict.fromkeys(view.outputs) if not view.classes[root].leaf]
-    found.outputs = tuple(wanted)
-    offers = _Offers(view, device, reach, limits, priced)
-    placer = Placer(view)
-    queued = set(wanted)
-    while wanted:
-        key = wanted.pop()
-        offered, values = offers.of(placed[key])
-        classes = placed[key].classes
-        met = [classes[name] for name in offered.mentioned]
-        wanted += [item for item in met if item not in queued and item in placed]
-        queued.update(met)
-        if values.made:
-            classes = placer.place(values, classes)
-        for template in offered.templates:
-            if not values.made or placer.is_first(template, classes):
-                found.add(template, classes)
-        for template in offered.sums:
-            found.sums.append(ColumnSum(template, placed[key].classes, placed[key].cut_list.traits))
-        if not offered.templates:
-            value = view.classes[key]
-            names = sorted({view.signatures[item.signature].name for item in value.members})
-            raise NoKernel(f"no kernel form can compute {' or '.join(names)} : {value.type}")
-    placer.sort()
-    found.handed = frozenset(placer.known.values())
-    found.position = {key: place for place, key in enumerate(view.classes)}
-    return found
+    return CandidateFinder(view, device).find(reach, limits)
+
+
+class CandidateFinder:
+    """Finds the candidates of a view, and once more where a choice of some is known."""
+
+    def __init__(self, view: View, device: Device) -> None:
+        self.view, self.device, self.bare = view, device, view.copy()
+        self.priced = PricedBodies(view.signatures, device)
+        self.outlines = Outlines(view.signatures, device)
+
+    def find(
+        self,
+        reach: Reach,
+        limits: CutLimits,
+        takers: Mapping[int, int] | None = None,
+        handed: Collection[int] = (),
+    ) -> CandidateSet:
+        """The candidates that can take part in computing the outputs. `takers` says by how many
+        kernels of a choice each value is read that lies in memory there; `handed` are the values
+        that arrangements found before have entered into the view.
+        """
+        view, placer = self.view, Placer(self.view, handed)
+        builder = CutBuilder(self.bare, self.device, limits, self.priced, takers)
+        placed = builder.build()
+        found = CandidateSet(considered=builder.considered, left_out=builder.left_out)
+        found.memoise = limits.memoise
+        wanted = [root for root in dict.fromkeys(view.outputs) if not view.classes[root].leaf]
+        found.outputs = tuple(wanted)
+        arranger = Arranger(view, self.device, limits.keep_bits, self.outlines)
+        offers = _Offers(view, reach, limits, self.priced, arranger)
+        queued = set(wanted)
+        while wanted:
+            key = wanted.pop()
+            offered, values = offers.of(placed[key])
+            classes = placed[key].classes
+            met = [classes[name] for name in offered.mentioned]
+            wanted += [item for item in met if item not in queued and item in placed]
+            queued.update(met)
+            if values.made:
+                classes = placer.place(values, classes)
+            for template in offered.templates:
+                if not values.made or placer.is_first(template, classes):
+                    found.add(template, classes)
+            for template in offered.sums:
+                sums = ColumnSum(template, placed[key].classes, placed[key].cut_list.traits)
+                found.sums.append(sums)
+            if not offered.templates:
+                value = view.classes[key]
+                names = sorted({view.signatures[item.signature].name for item in value.members})
+                raise NoKernel(f"no kernel form can compute {' or '.join(names)} : {value.type}")
+        placer.sort()
+        found.handed = frozenset(placer.known.values())
+        found.position = {key: place for place, key in enumerate(view.classes)}
+        return found
 
 
 NOTHING, WHOLE, ARRANGED = range(3)
@@ -110,13 +134,17 @@ class _Offers:
     """Templates of a placed cut list, worked out once for each cut list."""
 
     def __init__(
-        self, view: View, device: Device, reach: Reach, limits: CutLimits, priced: PricedBodies
+        self,
+        view: View,
+        reach: Reach,
+        limits: CutLimits,
+        priced: PricedBodies,
+        arranger: Arranger,
     ) -> None:
         self.view = view
-        self.priced = priced
+        self.priced, self.arranger = priced, arranger
         self.reach = reach
         self.limits = limits
-        self.arranger = Arranger(view, device, limits.keep_bits)
         self.values: dict[int, NewValues] = {}
         self.made: dict[int, list[_Offer]] = table(limits.memoise)
         self.summed: dict[int, list[Template]] = table(limits.memoise)

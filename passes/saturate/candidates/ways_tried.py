@@ -18,7 +18,9 @@ decides.
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, product
 
+from mgn.dialects.fusion import KernelKind
 from mgn.passes.saturate.candidates.cuts import Cut, CutWay, Traits
+from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.needless_reads import Choice, Places
 
 SHARE = 3
@@ -108,3 +110,29 @@ def _written(leaves: Iterable[int], traits: Sequence[Traits]) -> frozenset[int]:
     """Those of some values that a run writes."""
     known = ((leaf, traits[leaf]) for leaf in leaves)
     return frozenset(leaf for leaf, of in known if not (of.in_memory or of.inline or of.prepared))
+
+
+def best_of_each_kind(
+    cuts: Sequence[Cut], limits: CutLimits, traits: Sequence[Traits]
+) -> list[Cut]:
+    """The few of an operand's cuts, best first, that its users try: a kernel of one kind is no
+    substitute for one of another, as a slice of a wide product is none for the product. Of those
+    that read the same but for scalars, the first is enough.
+    """
+    of_one_kind = len({cut.form.way for cut in cuts if not cut.form.reduced}) == 1
+    kept: list[Cut] = []
+    counts: dict[CutWay, int] = {}
+    seen: set[tuple[CutWay, frozenset[int]]] = set()
+    for cut in cuts:
+        way = cut.way
+        large = frozenset(name for name in cut.leaves if traits[name].type.get_shape())
+        if (way, large) in seen:
+            continue
+        seen.add((way, large))
+        counts[way] = counts.get(way, 0) + 1
+        alone = of_one_kind and not cut.form.reduced and not cut.lying
+        plain = cut.form.kind is KernelKind.POINTWISE
+        most = limits.ways if alone else limits.pointwise if plain else limits.others
+        if counts[way] <= most:
+            kept.append(cut)
+    return kept

@@ -175,6 +175,13 @@ class View:
     spreads: bool = False
     values: Sequence[int] = ()
 
+    def copy(self) -> "View":
+        """The same classes as they are now, whatever is entered later; signatures are shared."""
+        classes = {
+            key: replace(value, members=list(value.members)) for key, value in self.classes.items()
+        }
+        return replace(self, classes=classes)
+
     def note_states(self, places: Sequence[int | None]) -> None:
         """Says of the last outputs that they are left in states, which the graph found in these of
         its arguments: None for one that it did not look at.

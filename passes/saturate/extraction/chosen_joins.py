@@ -1,8 +1,10 @@
-"""Chosen kernels of which one reads what another writes, as one kernel where that costs less.
+"""Chosen kernels as one kernel where that costs less: one that reads what the other writes, or two
+that read the same side by side.
 
 In: a view, its candidates, and the choice among these. Out: a choice no two of whose kernels, one
-of which reads from the other, cost less as one. Kernels of arrangements stay as they are, and so do
-two that are both neither pointwise nor reductions.
+of which reads from the other, cost less as one; and none that reads what one of the last few before
+it reads, over the same shape. Kernels of arrangements stay as they are, and so do two that are both
+neither pointwise nor reductions.
 
 The search keeps a few ways to compute each value, before it is known which values lie in memory:
 the kernel that does the work of two chosen ones may not be among them. Here it is tried. A program
@@ -155,7 +157,8 @@ def _with_any_two(
 class Joins:
     """A choice whose kernels are joined one after another.
 
-    `writer` is the kernel of each value that is written, `readers` those that read it. `place` is
+    `writer` is the kernel of each value that is written, `readers` those that read it, and `beside`
+    those that read it while they go over a shape. `place` is
     where each kernel that is still needed stands in an order in which values are there when they
     are read. No choice costs less than `bound`.
     """

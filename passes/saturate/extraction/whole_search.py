@@ -58,10 +58,7 @@ class _WholeSearch:
         self.view, self.known, self.device, self.limits = view, known, device, limits
         self.work = work
         self.every = EveryKernel(view, known.found, device, limits)
-        self.placer = Placer(view)
-        for key in known.found.handed:
-            first = view.classes[key].members[0]
-            self.placer.known[first.signature, first.operands] = key
+        self.placer = Placer(view, known.found.handed)
 
     def best(self) -> Searched:
         """The best choice found; candidates are those among which it was made."""

@@ -92,10 +92,7 @@ class _Joins:
         self.arranger = Arranger(view, device)
         self.blocks = Merger(view, device, found.memoise, (KernelKind.ROW_BLOCKS,), True)
         self.wholes = Merger(view, device, found.memoise, (KernelKind.REDUCTION,))
-        self.placer = Placer(view)
-        for key in found.handed:
-            first = view.classes[key].members[0]
-            self.placer.known[first.signature, first.operands] = key
+        self.placer = Placer(view, found.handed)
         self.pieces: dict[tuple[Template, int], _Pieces | None] = {}
         self.large: dict[ColumnSum, Collection[int]] = {}
         self.blocked: dict[tuple[ColumnSum, int], _Blocked | None] = {}

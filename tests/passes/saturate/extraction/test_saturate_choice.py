@@ -20,10 +20,11 @@ from mgn.dialects.types import tensor
 from mgn.passes.saturate import SaturateReport, saturate_graph
 from mgn.passes.saturate.candidates import offers
 from mgn.passes.saturate.candidates.candidates import CandidateSet
-from mgn.passes.saturate.candidates.cut_lists import CutBuilder, best_of_each_kind
+from mgn.passes.saturate.candidates.cut_lists import CutBuilder
 from mgn.passes.saturate.candidates.cuts import Cut, Traits
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.reach import Reach
+from mgn.passes.saturate.candidates.ways_tried import best_of_each_kind
 from mgn.passes.saturate.explain.trace import SaturateTrace
 from mgn.passes.saturate.extraction.selection import CyclicSelection, select
 from mgn.passes.saturate.prices.forms import Form

@@ -4,6 +4,7 @@ import random
 import re
 import time
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.saturate import SaturateOptions, saturate, saturate_graph
+from mgn.passes.saturate import SaturateOptions, saturate, saturate_graph, search
 from mgn.passes.saturate.candidates.candidates import CandidateSet
 from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.reach import Reach
@@ -359,18 +360,20 @@ def test_layers_are_chosen_apart_though_a_kernel_reaches_over_their_ends() -> No
     assert sizes[0] == sizes[1]
 
 
-@pytest.mark.parametrize("stage", ["extract_joined", "recall"])
-def test_every_compilation_is_checked(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("module", "stage"), [(search, "extract_joined"), (saturate, "recall")])
+def test_every_compilation_is_checked(
+    module: ModuleType, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A choice at half its price is refused, whether it is new or remembered."""
     graph = build_graph(mlp, f32(64, 32), f32(32, 32))
     saturate_graph(graph.clone(), CPU)
-    right = getattr(saturate, stage)
+    right = getattr(module, stage)
 
     def wrong(*arguments: Any) -> Any:
         choice = right(*arguments)
         selection = choice.selection
         return replace(choice, selection=replace(selection, cost=selection.cost / 2))
 
-    monkeypatch.setattr(saturate, stage, wrong)
+    monkeypatch.setattr(module, stage, wrong)
     with pytest.raises(ExtractionError, match="the cost is"):
         saturate_graph(graph, CPU, SaturateOptions(memoise=stage == "recall"))

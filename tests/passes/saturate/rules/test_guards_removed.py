@@ -13,7 +13,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
-from mgn.passes.saturate import saturate
+from mgn.passes.saturate import search
 from mgn.passes.saturate.candidates.candidates import CandidateSet
 from mgn.passes.saturate.candidates.cuts import Traits
 from mgn.passes.saturate.encoding.facts import Facts
@@ -68,8 +68,8 @@ def whatever_fits_is_fused(patch: pytest.MonkeyPatch) -> None:
         return Extraction(select(found, largest), 0.0, 1, 1)
 
     patch.setattr(Traits, "stored", property(lambda self: True))
-    patch.setattr(saturate, "extract_joined", lambda _, found, *rest: greedy(found, *rest))
-    patch.setattr(saturate, "search_whole", lambda view, searched, *_: searched)
+    patch.setattr(search, "extract_joined", lambda _, found, *rest: greedy(found, *rest))
+    patch.setattr(search, "search_whole", lambda view, searched, *_: searched)
 
 
 def attributes_are_forgotten(patch: pytest.MonkeyPatch) -> None:
