@@ -15,7 +15,7 @@ one by what the last one tells, until none costs less. Where all kernels can be 
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from mgn.dialects.kernel.device import Device
@@ -73,17 +73,13 @@ class Search:
 
     def _of_all(self, budget: float) -> Searched:
         """The choice among all kernels, where these can be looked at."""
-        found = self._candidates(self.limits)
-        work = work_for(found, budget)
-        known = self._choice(found, work)
+        known, work = self._guessed(budget)
         with timed(self.seconds, "extract"):
             return search_whole(self.view, known, self.device, self.limits, work)
 
     def _of_few_values(self, budget: float) -> Searched:
         """The choice by what the last one tells, until none costs less."""
-        found = self._candidates(self.limits)
-        work = work_for(found, budget)
-        best = self._choice(found, work)
+        best, work = self._guessed(budget)
         while work.left > 0.0:
             chosen = best.extraction.selection
             found = self._candidates(self.limits, _kernels(best.found, chosen))
@@ -92,6 +88,12 @@ class Search:
                 break
             best = other
         return best
+
+    def _guessed(self, budget: float) -> tuple[Searched, Work]:
+        """The choice by guesses, and the work that is left."""
+        found = self._candidates(self.limits)
+        work = work_for(found, budget)
+        return self._choice(found, work), work
 
     def _told(self, budget: float) -> Searched:
         """The choice by what a rough one tells."""
@@ -110,7 +112,7 @@ class Search:
             choice = extract_joined(self.view, found, self.device, self.limits, work)
             return Searched(found, choice)
 
-    def _candidates(self, limits: CutLimits, chosen: list[Candidate] | None = None) -> CandidateSet:
+    def _candidates(self, limits: CutLimits, chosen: Sequence[Candidate] = ()) -> CandidateSet:
         """Candidates within limits. The kernels of a choice, where one is known, are among them."""
         view, device = self.view, self.device
         with timed(self.seconds, "candidates"):
@@ -127,7 +129,7 @@ class Search:
                 if not limits.keep_bits:
                     for template, classes in [*column_joins(view, found, device, reach)]:
                         found.add(template, classes)
-            found.add_missing(chosen or ())
+            found.add_missing(chosen)
             charge_commits(view, found, device)
         self.handed = found.handed
         return found
@@ -138,7 +140,7 @@ def _kernels(found: CandidateSet, chosen: Selection) -> list[Candidate]:
     return [found.candidates[number] for number in chosen.kernels]
 
 
-def takers_of(kernels: list[Candidate]) -> Mapping[int, int]:
+def takers_of(kernels: Sequence[Candidate]) -> Mapping[int, int]:
     """By how many of some kernels each value is read that they write: 1 at least, of an output."""
     takers = {key: 0 for kernel in kernels for key in kernel.results}
     for kernel in kernels:

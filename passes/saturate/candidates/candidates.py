@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from mgn.dialects.fusion import KernelKind
 from mgn.passes.saturate.candidates.cuts import Traits
+from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, renamed
 
 ALONE = "one kernel"
@@ -48,6 +49,12 @@ class Template:
     price: float
     facts: Facts = ()
     arranged: Arranged | None = None
+
+    def shape(self, signatures: Sequence[Signature]) -> tuple[int, ...]:
+        """The shape that it goes over: of a pointwise kernel that of its root."""
+        if self.form.kind is KernelKind.POINTWISE:
+            return signatures[self.body[-1][1]].shape
+        return self.form.shape
 
     def body_at(self, classes: Sequence[int]) -> tuple[BodyNode, ...]:
         """The e-nodes that it computes where its names are those classes, operands first."""

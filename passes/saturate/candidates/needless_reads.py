@@ -88,8 +88,8 @@ def _computes_in_each(
     positions: Sequence[int],
     ways: Sequence[Sequence[int]],
 ) -> bool:
-    """Whether the operand at some positions can be computed in each of the ways that were tried, of
-    which there are some, with each other one in one of those that are alike.
+    """Whether the operand at some positions can be computed in each of the ways that were tried.
+    The others come in one of those that are alike. At least one way was tried.
     """
     found = False
     for way in ways:

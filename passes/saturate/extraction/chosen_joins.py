@@ -158,9 +158,9 @@ class Joins:
     """A choice whose kernels are joined one after another.
 
     `writer` is the kernel of each value that is written, `readers` those that read it, and `beside`
-    those that read it while they go over a shape. `place` is
-    where each kernel that is still needed stands in an order in which values are there when they
-    are read. No choice costs less than `bound`.
+    those that read it while they go over a shape. `place` is where each kernel that is still needed
+    stands in an order in which values are there when they are read. No choice costs less than
+    `bound`.
     """
 
     def __init__(
@@ -248,11 +248,7 @@ class Joins:
 
     def _space(self, kernel: Candidate) -> tuple[int, ...] | None:
         """The shape over which a kernel goes that others may go on beside."""
-        form = kernel.template.form
-        if form.kind not in LIGHT:
-            return None
-        root = self.view.signatures[kernel.template.body[-1][1]]
-        return root.shape if form.kind is KernelKind.POINTWISE else form.shape
+        return kernel.template.shape(self.view.signatures) if kernel.kind in LIGHT else None
 
     def _beside(self, kernel: Candidate) -> Iterator[int]:
         """The last few kernels before one that go over its space, and read what it does."""

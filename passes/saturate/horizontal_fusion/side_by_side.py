@@ -89,8 +89,7 @@ class _Joiner:
                 continue
             if candidate.results[0] not in wanted:
                 continue
-            root = self.view.signatures[candidate.template.body[-1][1]]
-            shape = root.shape if form.kind is KernelKind.POINTWISE else form.shape
+            shape = candidate.template.shape(self.view.signatures)
             for read in _read_by(candidate, self.view, self.found.handed):
                 groups.setdefault((read, (form.kind, shape, form.axes)), []).append(candidate)
                 if form.kind is KernelKind.POINTWISE:
