@@ -18,7 +18,8 @@ The parts of the shared axis become a batch of products. The second kernel adds 
 which have the type of the accumulator.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 from xdsl.ir import SSAValue
 
@@ -30,37 +31,85 @@ from mgn.dialects.types import element_of
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.schedules.product.few_rows import FEW_ROWS
+from mgn.passes.kernels.product import Product
+from mgn.passes.schedules.core.schedule import Request
+from mgn.passes.schedules.product.product import scheduled_product, tiled_schedules
+from mgn.passes.schedules.product.seconds import plain_rate, useful_seconds
 
-TILE, NARROW_TILE = 64, 32
-"""Rows and columns of a group's usual tile, and its columns where there are few rows."""
+NARROW_TILE = 32
+"""Columns of a group that has all of the few rows."""
 
 GROUPS = 2
-"""How many groups a compute unit should have."""
+"""How many groups of few rows a compute unit should have."""
 
 LEAST = ((1024, 4), (256, 2))
-"""The least length of a part of the shared axis, and how many parts are worth a second launch: long
-parts where there are so many, and else short ones. Measured on an NVIDIA H200: ResNet-50 with one
-image in f32 takes 0.75 ms with short parts, 0.82 without.
+"""The least length of a part of the shared axis of few rows, and how many parts are worth a second
+launch: long parts where there are so many, and else short ones. Measured on an NVIDIA H200.
+"""
+
+MOST, SHORTEST = 64, 128
+"""The most parts of a product in tiles, and the least length of one."""
+
+CHUNK_BYTES = 16
+"""The length of a part of tiles has so many bytes, or a multiple, where it can: it is copied in
+chunks.
 """
 
 WHOLE = 16
-"""The length of a part is a multiple of this, so that its lines are copied in whole chunks."""
+"""The length of a part of few rows is a multiple of this where it can be."""
 
 
-def choose_parts(batches: int, rows: int, columns: int, depth: int, device: Device) -> int:
-    """Into how many parts the shared axis may be cut; 1 where there are enough tiles."""
-    across = NARROW_TILE if rows <= FEW_ROWS else TILE
-    tiles = ceil_div(rows, TILE) * ceil_div(columns, across) * batches
+def choose_parts(request: Request) -> int:
+    """Into how many parts a GPU may cut the shared axis; 1 where that would not pay.
+
+    Of a product in tiles they are those that take the least by the seconds of its tiles and of
+    adding the parts up: compute units then have as many groups as another, and their last ones are
+    shorter. Few rows have too few groups else.
+    """
+    product = scheduled_product(request)
+    tiled = tiled_schedules(request, product)
+    if not tiled:
+        return _parts_of_few_rows(product, request.device)
+    rate = request.device.matrix_rates.get(request.word("matrix")) or plain_rate(
+        product, request.device
+    )
+    best, found = tiled[0].seconds, 1
+    for parts in _dividing(product):
+        adding = _adding_seconds(product, parts, request.device)
+        if useful_seconds(product, rate) + adding >= best:
+            break
+        cut = replace(product, batch=(parts, *product.batch), depth=product.depth // parts)
+        seconds = tiled_schedules(request, cut)[0].seconds + adding
+        if seconds < best:
+            best, found = seconds, parts
+    return found
+
+
+def _dividing(product: Product) -> list[int]:
+    """Into how many equal parts a shared axis may be cut: of whole chunks, if that can be."""
+    depth, chunk = product.depth, CHUNK_BYTES // product.element.bytes
+    every = [n for n in range(2, min(MOST, depth // SHORTEST) + 1) if depth % n == 0]
+    return [n for n in every if depth % (n * chunk) == 0] or every
+
+
+def _adding_seconds(product: Product, parts: int, device: Device) -> float:
+    """What a second kernel takes that adds up parts of a product, written and read once."""
+    sums = prod(product.batch) * product.rows * product.columns * parts
+    written = sums * accumulator(product.element).bytes
+    return device.launch_cost + device.seconds_to_move(2 * written)
+
+
+def _parts_of_few_rows(product: Product, device: Device) -> int:
+    tiles = ceil_div(product.columns, NARROW_TILE) * prod(product.batch)
     most = GROUPS * device.compute_units // max(tiles, 1)
     for least, fewest in LEAST:
-        wanted = min(most, depth // least)
+        wanted = min(most, product.depth // least)
         if wanted >= fewest:
-            return _dividing(depth, wanted, fewest)
+            return _nearest(product.depth, wanted, fewest)
     return 1
 
 
-def _dividing(depth: int, wanted: int, fewest: int) -> int:
+def _nearest(depth: int, wanted: int, fewest: int) -> int:
     """A number of parts near the wanted one that divides the shared axis; 1 where there is none."""
     for whole in (WHOLE, 1):
         near = range(fewest, 2 * wanted)

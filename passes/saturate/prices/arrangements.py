@@ -144,7 +144,7 @@ def arrangements_of(
     request = request_of(body, form, types, signatures, device, facts)
     sizes = Product.of_body(request.body)
     found = list[Arrangement]()
-    parts = choose_parts(prod(sizes.batch), sizes.rows, sizes.columns, sizes.depth, device)
+    parts = once_cut_alike("parts", choose_parts, body, form, types, signatures, device, facts)
     if parts > 1:
         found.append(SplitProduct(parts))
     unit = unit_of(facts)

@@ -135,18 +135,26 @@ def _gpu_schedules(request: Request, product: Product) -> Schedules:
     if axis is not None:
         tiling = few_rows_tiling(request, product, axis == DEPTH)
         return [_few_rows(request, product, tiling)]
-    unit = request.word("matrix")
-    tiled = _has_operands(product) and product.rows > (FEW_FOR_UNIT if unit else FEW_ROWS)
-    if tiled and unit and suits_unit(request, product, unit):
-        return _matrix_schedules(request, product, unit)
-    if tiled:
-        return [
-            _tiles(request, product, ProductVariant.TILES, tiling, TILE_LATENCY + seconds)
-            for seconds, tiling in local_tilings(request, product)
-        ]
+    if tiled := tiled_schedules(request, product):
+        return tiled
     _refuse_statistics(request)
     _refuse_halves(product)
     return [_direct(request, product)]
+
+
+def tiled_schedules(request: Request, product: Product) -> Schedules:
+    """The schedules by which a GPU's groups compute tiles of a product, the quickest first: on the
+    matrix unit where one is asked for and takes the operands. None where there are too few rows.
+    """
+    unit = request.word("matrix")
+    if not _has_operands(product) or product.rows <= (FEW_FOR_UNIT if unit else FEW_ROWS):
+        return []
+    if unit and suits_unit(request, product, unit):
+        return _matrix_schedules(request, product, unit)
+    return [
+        _tiles(request, product, ProductVariant.TILES, tiling, TILE_LATENCY + seconds)
+        for seconds, tiling in local_tilings(request, product)
+    ]
 
 
 def _cpu_schedules(request: Request, product: Product) -> Schedules:
