@@ -7,10 +7,10 @@ Before:
       fusion.return %1 : tensor<64x1000xf32>
     }
 After:
-    %p = fusion.kernel contraction (…) -> (tensor<10x64x1000xf32>) {
-      … mgn.matmul of tensor<10x64x2000xf32> and tensor<10x2000x1000xf32> …
+    %p = fusion.kernel contraction (…) -> (tensor<40x64x1000xf32>) {
+      … mgn.matmul of tensor<40x64x500xf32> and tensor<40x500x1000xf32> …
     }
-    %y = fusion.kernel reduction (%a = %p : tensor<10x64x1000xf32>) -> (tensor<64x1000xf32>) {
+    %y = fusion.kernel reduction (%a = %p : tensor<40x64x1000xf32>) -> (tensor<64x1000xf32>) {
       … mgn.sum(%a) axis = [0] … mgn.relu …
     }
 
@@ -51,9 +51,7 @@ MOST, SHORTEST = 64, 128
 """The most parts of a product in tiles, and the least length of one."""
 
 CHUNK_BYTES = 16
-"""The length of a part of tiles has so many bytes, or a multiple, where it can: it is copied in
-chunks.
-"""
+"""Operands are copied in chunks of so many bytes; rows of whole chunks stay so in parts."""
 
 WHOLE = 16
 """The length of a part of few rows is a multiple of this where it can be."""
@@ -86,10 +84,11 @@ def choose_parts(request: Request) -> int:
 
 
 def _dividing(product: Product) -> list[int]:
-    """Into how many equal parts a shared axis may be cut: of whole chunks, if that can be."""
+    """Into how many equal parts a shared axis may be cut: of whole chunks, if it is so itself."""
     depth, chunk = product.depth, CHUNK_BYTES // product.element.bytes
-    every = [n for n in range(2, min(MOST, depth // SHORTEST) + 1) if depth % n == 0]
-    return [n for n in every if depth % (n * chunk) == 0] or every
+    whole = chunk if depth % chunk == 0 else 1
+    most = min(MOST, depth // SHORTEST)
+    return [parts for parts in range(2, most + 1) if depth % (parts * whole) == 0]
 
 
 def _adding_seconds(product: Product, parts: int, device: Device) -> float:

@@ -6,7 +6,7 @@ Before:
       fusion.return %0 : tensor<64x1000xf32>
     }
 After:
-    %p = fusion.kernel contraction (…) -> (tensor<10x64x1000xf32>) { … mgn.matmul … }
+    %p = fusion.kernel contraction (…) -> (tensor<40x64x1000xf32>) { … mgn.matmul … }
     %y = fusion.kernel reduction (%a = %p : …) -> (tensor<64x1000xf32>) { … mgn.sum … }
 
 Kernels whose price counts on the device's matrix unit say so: `arranged {matrix = "tf32"}`. Those
