@@ -6,7 +6,7 @@ units.
 """
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
@@ -55,7 +55,8 @@ class Tiling:
     @property
     def entries(self) -> dict[str, int]:
         """The entries of a schedule that say it."""
-        return dict(zip(NAMES, astuple(self)[:-1], strict=True))
+        numbers = (self.down, self.across, self.rows, self.columns, self.depth, self.slices)
+        return dict(zip(NAMES, (*numbers, self.ahead), strict=True))
 
     @property
     def square(self) -> int:
