@@ -165,12 +165,16 @@ class _Rounding:
         """Rows with fractions, near the one or the other bound; of equal ones the nearest."""
         bit = {column: 1 << place for place, column in enumerate(columns.tolist())}
         is_odd = self.entries % 2 != 0
+        left_of = [0] * len(self.lengths)
+        entries = np.flatnonzero(is_odd & self.has_fraction[self.columns])
+        rows = np.searchsorted(self.starts, entries, side="right") - 1
+        for row, column in zip(rows.tolist(), self.columns[entries].tolist(), strict=True):
+            left_of[row] += bit[column]
         has = np.add.reduceat(self.has_fraction[self.columns].astype(np.int64), self.starts[:-1])
         shifted = np.add.reduceat((is_odd & self.is_near[self.columns]), self.starts[:-1])
         best: dict[tuple[int, bool], _Halves] = {}
         for row in np.flatnonzero((has > 0) & (np.minimum(self.above, self.below) <= FAR)).tolist():
-            here = slice(self.starts[row], self.starts[row + 1])
-            left = sum([bit.get(column, 0) for column in self.columns[here][is_odd[here]].tolist()])
+            left = left_of[row]
             sides = [(row + 1, self.above[row], self.lower[row])]
             if not self.is_equal[row]:
                 sides.append((-row - 1, self.below[row], self.upper[row]))
@@ -204,9 +208,8 @@ class _Elimination:
             if having:
                 pivot = min(having, key=self._size)
                 self._remove(pivot)
-                for number in having:
-                    if number != pivot:
-                        self._add(number, self.sums[pivot])
+                having.remove(pivot)
+                self._add(having, self.sums[pivot])
         return self.found
 
     def _size(self, number: int) -> tuple[float, int, int, int]:
@@ -217,38 +220,37 @@ class _Elimination:
         for place in bits_of(self.sums[number].left):
             self.having[place].discard(number)
 
-    def _add(self, number: int, pivot: _Halves) -> None:
-        """Adds another sum to one; one of too many rows goes, or too far from its least value."""
-        one = self.sums[number]
-        slack, rows = one.slack + pivot.slack, one.rows ^ pivot.rows
-        if slack > SLACK or len(rows) > LONG:
-            self._remove(number)
-            return
-        left = one.left ^ pivot.left
+    def _add(self, numbers: Iterable[int], pivot: _Halves) -> None:
+        """Adds another sum to some; one of too many rows goes, or too far from its least value."""
+        added: set[int] = set()
+        for number in numbers:
+            one = self.sums[number]
+            slack = one.slack + pivot.slack
+            rows = one.rows ^ pivot.rows if slack <= SLACK else one.rows
+            if slack > SLACK or len(rows) > LONG:
+                self._remove(number)
+                continue
+            added.add(number)
+            total = _Halves(one.left ^ pivot.left, one.odd != pivot.odd, slack, rows)
+            self.sums[number] = total
+            self._note(total)
         for place in bits_of(pivot.left):
-            if left >> place & 1:
-                self.having[place].add(number)
-            else:
-                self.having[place].discard(number)
-        added = _Halves(left, one.odd != pivot.odd, slack, rows)
-        self.sums[number] = added
-        self._note(added)
+            self.having[place] ^= added
 
     def _note(self, one: _Halves) -> None:
         if one.odd:
-            over = one.slack
-            for place in bits_of(one.left):
-                over += self.weights[place]
+            over, left, weights = one.slack, one.left, self.weights
+            while left:
+                lowest = left & -left
+                over += weights[lowest.bit_length() - 1]
                 if over >= SLACK:
                     return
+                left ^= lowest
             self.found.setdefault(one.rows, over)
 
 
 def _nth_of(weights: Iterable[float] | np.ndarray) -> int | None:
     """The least nth of which all weights are whole multiples; None where there is none."""
-    weights = np.asarray(weights)
-    for nth in NTHS:
-        parts = weights * nth
-        if np.all(np.abs(parts - np.rint(parts)) < NEARLY):
-            return nth
-    return None
+    parts = np.multiply.outer(NTHS, np.asarray(weights))
+    whole = np.all(np.abs(parts - np.rint(parts)) < NEARLY, axis=1)
+    return NTHS[int(np.argmax(whole))] if whole.any() else None
