@@ -12,7 +12,9 @@ from functools import cached_property
 from typing import Protocol, TypeVar
 
 from mgn.dialects.fusion import KernelKind
+from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates.cuts import Traits
+from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, renamed
 
@@ -164,8 +166,8 @@ class CandidateSet:
 
     `sums` are those of columns that kernels of rows may make besides (column_joins.py).
     `handed` are the values that kernels of an arrangement hand to each other; `memoise` says
-    whether what repeats in all this is worked out once. `left_out` counts by reason the distinct
-    candidates that were met and are none of these.
+    whether what repeats in all this is worked out once; `priced` is what is known of bodies.
+    `left_out` counts by reason the distinct candidates that were met and are none of these.
     """
 
     candidates: list[Candidate] = field(default_factory=list[Candidate])
@@ -177,6 +179,13 @@ class CandidateSet:
     considered: int = 0
     left_out: Counter[str] = field(default_factory=Counter[str])
     memoise: bool = True
+    priced: PricedBodies | None = None
+
+    def priced_on(self, signatures: Sequence[Signature], device: Device) -> PricedBodies:
+        """What bodies cost, looked up for all that goes on from these candidates."""
+        if self.priced is None:
+            self.priced = PricedBodies(signatures, device)
+        return self.priced
 
     def add(self, template: Template, classes: tuple[int, ...]) -> Candidate:
         """Enters a candidate under the next number."""

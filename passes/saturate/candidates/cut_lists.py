@@ -80,6 +80,19 @@ class PlacedCuts:
     classes: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """How many read each class, and how often more than once its one reader may compute it."""
+
+    readers: Mapping[int, int]
+    repeats: Mapping[int, float]
+
+    @staticmethod
+    def of(view: View, device: Device) -> "Surroundings":
+        readers = readers_of(view)
+        return Surroundings(readers, repeats_of(view, device, readers))
+
+
 class CutBuilder:
     """Computes cut lists bottom-up, each distinct one once."""
 
@@ -90,6 +103,7 @@ class CutBuilder:
         limits: CutLimits,
         priced: PricedBodies | None = None,
         takers: Mapping[int, int] | None = None,
+        around: Surroundings | None = None,
     ) -> None:
         self.view = view
         self.device = device
@@ -104,8 +118,7 @@ class CutBuilder:
         self.trait_numbers: dict[Traits, int] = {}
         self.known_traits: dict[tuple[object, ...], tuple[Traits, int]] = {}
         self.numbered: list[CutList] = []
-        self.readers, self.takers = readers_of(view), takers
-        self.repeats = repeats_of(view, device, self.readers)
+        self.takers, self.around = takers, around or Surroundings.of(view, device)
         self.considered = 0
         self.left_out = Counter[str]()
 
@@ -170,8 +183,9 @@ class CutBuilder:
 
     def _traits(self, value: ValueClass) -> int:
         """Notes a class's traits, and gives their number; types are hashed once each."""
-        users = min(self.readers[value.key], 3)
-        outside = users, value.is_output, value.prepared, self.repeats.get(value.key, 0.0)
+        users = min(self.around.readers[value.key], 3)
+        repeats = self.around.repeats.get(value.key, 0.0)
+        outside = users, value.is_output, value.prepared, repeats
         rest = value.in_memory, value.inline, *outside
         takers = None if self.takers is None else min(self.takers.get(value.key, 0), MANY)
         names = {self.view.signatures[member.signature].name for member in value.members}
@@ -332,10 +346,15 @@ class CutBuilder:
         """Whether a body rounds for the device's matrix unit what lies in memory, or views."""
         if not self.device.matrix_rates:
             return False
-        signatures = [self.view.signatures[number] for _, number, _ in cut.body]
-        rounding = [item for item in signatures if shows_rounding(item, self.device)]
-        views = sum(signature.name in VIEWS for signature in signatures)
-        return bool(rounding) and len(rounding) + views == len(signatures)
+        rounds = False
+        for _, number, _ in cut.body:
+            signature = self.view.signatures[number]
+            if signature.name in VIEWS:
+                continue
+            if not shows_rounding(signature, self.device):
+                return False
+            rounds = True
+        return rounds
 
     def _merge(
         self,
@@ -392,13 +411,13 @@ class CutBuilder:
         if not lying_rounded(cut.body, cut.form, self.view.signatures):
             return False
         types = {name: traits[name].type for name in cut.leaves}
-        return unit_of(self.priced.facts(cut.body, cut.form, (0,), types)) is not None
+        return unit_of(self.priced.facts(cut.body, (0,), types)) is not None
 
     def _priced(self, cut: Cut, traits: Sequence[Traits]) -> Cut:
         """A cut with its price, which may have waited."""
         if cut.price == UNPRICED:
             types = {name: traits[name].type for name in cut.leaves}
-            price = self.priced.price(cut.body, cut.form, (0,), types)
+            price = self.priced.price(cut.body, (0,), types)
             cut.price = price_per_run(price, traits[0].prepared)
         return cut
 

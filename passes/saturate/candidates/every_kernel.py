@@ -129,13 +129,13 @@ class EveryKernel:
                 continue
             self.bodies.count(1.0)
             self.met += 1
-            price = price_per_run(self.priced.price(body, form, results, types), prepared)
+            price = price_per_run(self.priced.price(body, results, types), prepared)
             dear = part.before + price > most
             if price == inf or (dear and form.kind is KernelKind.POINTWISE):
                 if not extra:
                     return
                 continue
-            facts = self.priced.facts(body, form, results, types)
+            facts = self.priced.facts(body, results, types)
             template = Template(body, form, results, reads, inputs, price, facts)
             offered = self._arranged(template)
             if len(offered) > 1 or not dear:

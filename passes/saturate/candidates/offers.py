@@ -19,7 +19,7 @@ from mgn.passes.saturate.candidates.candidates import (
     undominated,
 )
 from mgn.passes.saturate.candidates.column_sums import is_column_sum
-from mgn.passes.saturate.candidates.cut_lists import CutBuilder, CutList, PlacedCuts
+from mgn.passes.saturate.candidates.cut_lists import CutBuilder, CutList, PlacedCuts, Surroundings
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.outlines import Outlines
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
@@ -49,6 +49,7 @@ class CandidateFinder:
         self.view, self.device, self.bare = view, device, view.copy()
         self.priced = PricedBodies(view.signatures, device)
         self.outlines = Outlines(view.signatures, device)
+        self.around = Surroundings.of(self.bare, device)
 
     def find(
         self,
@@ -62,10 +63,10 @@ class CandidateFinder:
         that arrangements found before have entered into the view.
         """
         view, placer = self.view, Placer(self.view, handed)
-        builder = CutBuilder(self.bare, self.device, limits, self.priced, takers)
+        builder = CutBuilder(self.bare, self.device, limits, self.priced, takers, self.around)
         placed = builder.build()
         found = CandidateSet(considered=builder.considered, left_out=builder.left_out)
-        found.memoise = limits.memoise
+        found.memoise, found.priced = limits.memoise, self.priced
         wanted = [root for root in dict.fromkeys(view.outputs) if not view.classes[root].leaf]
         found.outputs = tuple(wanted)
         arranger = Arranger(view, self.device, limits.keep_bits, self.outlines)
@@ -224,7 +225,7 @@ class _Offers:
             body, form, leaves = cut.body, cut.form, cut.leaves
             inputs = tuple(name for name in leaves if not traits[name].in_memory)
             types = {name: traits[name].type for name in leaves}
-            facts = self.priced.facts(body, form, (0,), types)
+            facts = self.priced.facts(body, (0,), types)
             yield Template(body, form, (0,), leaves, inputs, cut.price, facts)
             root = signatures[body[-1][1]]
             extras = [
@@ -236,10 +237,10 @@ class _Offers:
             ]
             extras = extras[-self.limits.extras :]
             sets = list(self._subsets(extras))
-            prices = self.priced.prices_with(body, form, extras, sets, types)
+            prices = self.priced.prices_with(body, extras, sets, types)
             for chosen, alone in zip(sets, prices, strict=True):
                 results, price = (0, *chosen), price_per_run(alone, prepared)
-                facts = self.priced.facts(body, form, results, types)
+                facts = self.priced.facts(body, results, types)
                 yield Template(body, form, results, leaves, inputs, price, facts)
 
     def _subsets(self, names: Sequence[int]) -> Iterator[tuple[int, ...]]:

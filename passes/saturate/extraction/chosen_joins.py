@@ -31,7 +31,6 @@ from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, T
 from mgn.passes.saturate.candidates.commits import commit_seconds
 from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
 from mgn.passes.saturate.candidates.limits import CutLimits
-from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
@@ -173,7 +172,7 @@ class Joins:
     ) -> None:
         self.view, self.found, self.extraction = view, found, extraction
         self.device, self.limits = device, limits
-        self.priced = PricedBodies(view.signatures, device)
+        self.priced = found.priced_on(view.signatures, device)
         self.made: dict[object, tuple[Template | None]] = table(found.memoise)
         self.outputs = frozenset(found.outputs)
         self.writer = dict(extraction.selection.writer)
@@ -348,11 +347,11 @@ class Joins:
         if not all(form.writable(name, root, roots[0]) for name, root in pairs):
             return None
         types = {names[item]: classes[item].type for item in reads}
-        price = self.priced.price(body, form, written, types)
+        price = self.priced.price(body, written, types)
         if price == inf:
             return None
         inputs = tuple(names[item] for item in reads if classes[item].leaf is None)
-        facts = self.priced.facts(body, form, written, types)
+        facts = self.priced.facts(body, written, types)
         price = price_per_run(price, prepared)
         return Template(body, form, written, tuple(types), inputs, price, facts)
 

@@ -91,7 +91,7 @@ class _Narrower:
         leaves = leaves_of(body)
         classes = [self.view.classes[item] for item in candidate.classes]
         types = {name: classes[name].type for name in template.reads if name in leaves}
-        facts = self.priced.facts(body, form, results, types)
+        facts = self.priced.facts(body, results, types)
         facts += tuple(fact for fact in template.facts if fact[0] not in (MATRIX, LARGEST))
         price = price_kernel(body, form, results, types, signatures, self.device, facts)
         return replace(

@@ -31,7 +31,7 @@ def attention_joins(
     """Templates of several results, with their classes, that are cheaper than the kernels that
     they join.
     """
-    merger = Merger(view, device, found.memoise, JOINED)
+    merger = Merger(view, found, device, JOINED)
     for first, second in _pairs(view, found):
         template, classes = merger.merged(first, second)
         if template is None or waits(template, classes, reach):

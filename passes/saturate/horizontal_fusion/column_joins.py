@@ -90,8 +90,8 @@ class _Joins:
     def __init__(self, view: View, found: CandidateSet, device: Device, reach: Reach) -> None:
         self.view, self.found, self.device, self.reach = view, found, device, reach
         self.arranger = Arranger(view, device)
-        self.blocks = Merger(view, device, found.memoise, (KernelKind.ROW_BLOCKS,), True)
-        self.wholes = Merger(view, device, found.memoise, (KernelKind.REDUCTION,))
+        self.blocks = Merger(view, found, device, (KernelKind.ROW_BLOCKS,), True)
+        self.wholes = Merger(view, found, device, (KernelKind.REDUCTION,))
         self.placer = Placer(view, found.handed)
         self.pieces: dict[tuple[Template, int], _Pieces | None] = {}
         self.large: dict[ColumnSum, Collection[int]] = {}

@@ -24,7 +24,6 @@ from mgn.dialects.shifts import LARGEST, SHIFTS
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
 from mgn.passes.saturate.candidates.limits import NO_GAIN, TIME, CutLimits
-from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.egraph.view import View
@@ -67,7 +66,7 @@ class _Joiner:
         self, view: View, found: CandidateSet, device: Device, reach: Reach, limits: CutLimits
     ) -> None:
         self.view, self.found, self.reach, self.limits = view, found, reach, limits
-        self.merger = Merger(view, device, found.memoise)
+        self.merger = Merger(view, found, device)
         self.known: set[frozenset[int]] = set()
         self.beyond: dict[Group, list[Candidate]] = {}
 
@@ -195,15 +194,15 @@ class Merger:
     def __init__(
         self,
         view: View,
+        found: CandidateSet,
         device: Device,
-        memoise: bool,
         kinds: Collection[KernelKind] = MERGED,
         chained: bool = False,
     ) -> None:
         self.view, self.kinds, self.chained = view, kinds, chained
-        self.priced = PricedBodies(view.signatures, device)
+        self.priced = found.priced_on(view.signatures, device)
         self.used: dict[Template, tuple[int, ...]] = {}
-        self.made: dict[_Pair, tuple[Template | None]] = table(memoise)
+        self.made: dict[_Pair, tuple[Template | None]] = table(found.memoise)
 
     def merged(
         self, first: Candidate, second: Candidate
@@ -257,8 +256,8 @@ class Merger:
         ):
             return None
         types = {names[item]: classes[item].type for item in reads}
-        price = self.priced.price(body, form, written, types)
+        price = self.priced.price(body, written, types)
         price = price_per_run(price, prepared)
         inputs = tuple(names[item] for item in reads if classes[item].leaf is None)
-        facts = self.priced.facts(body, form, written, types)
+        facts = self.priced.facts(body, written, types)
         return Template(body, form, written, tuple(types), inputs, price, facts)

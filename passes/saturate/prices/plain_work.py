@@ -54,9 +54,13 @@ class RowWork:
     def of(form: Form, device: Device) -> "RowWork":
         reduces = form.kind in IN_ROW_SPACE
         if not (device.is_cpu and reduces and len(form.shape) - 1 in form.axes):
-            return RowWork(False, 1.0, 0.0)
+            return NO_ROWS
         lanes = float(min(device.lanes(4), MOST_LANES))
         return RowWork(True, lanes, 2.0 * ROW_END * lanes * form.rows / device.rate("f32"))
+
+
+NO_ROWS = RowWork(False, 1.0, 0.0)
+"""Where no rows run along the innermost axis."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,7 @@ class Enumeration:
                     continue
                 if any(self.reach.depends(i, r) for i in inputs for r in results):
                     continue
-                price = self.priced.price(ordered, form, results, types)
+                price = self.priced.price(ordered, results, types)
                 yield Kernel(frozenset(results), inputs, price_per_run(price, prepared))
 
 

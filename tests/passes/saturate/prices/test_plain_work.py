@@ -81,8 +81,8 @@ def test_kernels_of_one_body_cost_together_what_each_does(name: str, device: Dev
         sets = [results[1:] for results in sets_of_results(cut, view, rng)]
         extras = sorted({item for some in sets for item in some})
         priced = PricedBodies(view.signatures, device)
-        together = priced.prices_with(cut.body, cut.form, extras, sets, types)
+        together = priced.prices_with(cut.body, extras, sets, types)
         alone = PricedBodies(view.signatures, device)
-        assert together == [alone.price(cut.body, cut.form, (0, *s), types) for s in sets]
+        assert together == [alone.price(cut.body, (0, *s), types) for s in sets]
         several += len(sets) > 1
     assert several >= 3
