@@ -256,10 +256,7 @@ class Joins:
             return
         here = self.place[kernel.number]
         for item in kernel.reads:
-            known = self.beside[item, space]
-            before = [
-                number for number in known if number in self.place and self.place[number] < here
-            ]
+            before = [number for number in self.beside[item, space] if self.place[number] < here]
             yield from before[-self.limits.readers :]
 
     def joint(
@@ -395,7 +392,11 @@ class Joins:
             number = pending.pop()
             if self.place.pop(number, None) is None:
                 continue
-            for item in dict.fromkeys(self.found.candidates[number].inputs):
+            kernel = self.found.candidates[number]
+            if (space := self._space(kernel)) is not None:
+                for item in dict.fromkeys(kernel.reads):
+                    del self.beside[item, space][number]
+            for item in dict.fromkeys(kernel.inputs):
                 self.readers[item].discard(number)
                 writer = self.writer[item]
                 if not self._is_needed(writer):

@@ -22,7 +22,7 @@ The order is by the last class that a candidate reads: then few kernels are befo
 what they write.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,6 +34,9 @@ RowArrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Columns, values, starts, least and greatest values of rows."""
 
 
+_NUMBERS, _FLOATS = np.empty(0, np.int64), np.empty(0)
+
+
 @dataclass
 class Rows:
     """Rows of a sparse matrix, with the least and the greatest value of each."""
@@ -43,7 +46,9 @@ class Rows:
     values: list[float] = field(default_factory=list[float])
     lower: list[float] = field(default_factory=list[float])
     upper: list[float] = field(default_factory=list[float])
-    _arrays: RowArrays | None = None
+    _arrays: RowArrays = field(
+        default_factory=lambda: (_NUMBERS, _FLOATS, _NUMBERS, _FLOATS, _FLOATS)
+    )
 
     def add(self, entries: Mapping[int, float], lower: float, upper: float = float("inf")) -> None:
         """Adds a row: the values of its columns, and what their sum may be."""
@@ -67,22 +72,27 @@ class Rows:
         return [self.entries(int(row)) for row in np.flatnonzero(sums < lower - by)]
 
     def arrays(self) -> RowArrays:
-        """The rows as arrays."""
-        known = self._arrays
-        if known is None or len(known[3]) != len(self.lower):
-            known = self._arrays = (
-                np.array(self.columns),
-                np.array(self.values),
-                np.array(self.starts),
-                np.array(self.lower),
-                np.array(self.upper),
+        """The rows as arrays; those that were added since are written behind the others."""
+        columns, values, starts, lower, upper = self._arrays
+        if len(lower) != len(self.lower):
+            self._arrays = (
+                _longer(columns, self.columns),
+                _longer(values, self.values),
+                _longer(starts, self.starts),
+                _longer(lower, self.lower),
+                _longer(upper, self.upper),
             )
-        return known
+        return self._arrays
 
     def entries(self, row: int) -> dict[int, float]:
         """What a row has in its columns."""
         here = slice(self.starts[row], self.starts[row + 1])
         return dict(zip(self.columns[here], self.values[here], strict=True))
+
+
+def _longer(known: np.ndarray, items: Sequence[float]) -> np.ndarray:
+    """An array with the items behind those that it has."""
+    return np.concatenate((known, np.array(items[len(known) :], known.dtype)))
 
 
 @dataclass(frozen=True)
