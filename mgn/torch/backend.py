@@ -15,6 +15,7 @@ from mgn.diagnostics import MgnWarning
 from mgn.frontend.torch.library import library
 from mgn.frontend.torch.operators import OPERATORS
 from mgn.torch.cutting import RANDOM
+from mgn.torch.families import Family, family_of
 from mgn.torch.options import Options, options_of
 from mgn.torch.running import Running
 
@@ -63,9 +64,10 @@ def compile_graph(
     if reason is not None:
         warnings.warn(f"PyTorch runs a graph that has {reason}", MgnWarning, stacklevel=2)
         return graph
+    family = family_of(example_inputs)
     if is_dynamic:
-        return BySize(graph, chosen)
-    return _compiled(graph, example_inputs, chosen)
+        return BySize(graph, chosen, family)
+    return _compiled(graph, example_inputs, chosen, family)
 
 
 def _foreign(graph: Any, inputs: Sequence[Any], is_dynamic: bool) -> str | None:
@@ -92,20 +94,24 @@ def _is_dynamic(value: Any) -> bool:
     return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
-def _compiled(graph: Any, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+def _compiled(
+    graph: Any, inputs: Sequence[Any], options: Options, family: Family
+) -> Callable[..., Any]:
     """A function for a graph of fixed sizes."""
     aot_autograd = library("torch._dynamo.backends.common").aot_autograd
     backend = aot_autograd(
-        fw_compiler=partial(_running, "forward", options),
-        bw_compiler=partial(_running, "backward", options),
-        inference_compiler=partial(_running, "inference", options),
+        fw_compiler=partial(_running, "forward", options, family),
+        bw_compiler=partial(_running, "backward", options, family),
+        inference_compiler=partial(_running, "inference", options, family),
         decompositions=decompositions(),
         partition_fn=library("functorch.compile").min_cut_rematerialization_partition,
     )
     return backend(graph, inputs)
 
 
-def _running(role: str, options: Options, graph: Any, inputs: Sequence[Any]) -> Any:
+def _running(
+    role: str, options: Options, family: Family, graph: Any, inputs: Sequence[Any]
+) -> Any:
     frozen: Sequence[int] = ()
     seen = 0
     context = library("torch._guards").TracingContext.try_get()
@@ -113,18 +119,18 @@ def _running(role: str, options: Options, graph: Any, inputs: Sequence[Any]) -> 
         seen = context.fw_metadata.num_forward_returns
         if options.freeze and role == "inference":
             frozen = context.fw_metadata.static_input_indices
-    running = Running(role, graph, options, frozen, seen)
+    running = Running(role, graph, options, family, frozen, seen)
     built.append(running)
     return library("functorch.compile").make_boxed_func(running)
 
 
 class BySize:
-    """A graph with dynamic sizes: one compilation for each size, up to a bound; beyond it PyTorch
-    runs the graph, and a warning says so once.
+    """A graph with dynamic sizes: one compilation for each size, which is searched by the first of
+    its function, up to a bound; beyond it PyTorch runs the graph, and a warning says so once.
     """
 
-    def __init__(self, graph: Any, options: Options) -> None:
-        self.graph, self.options = graph, options
+    def __init__(self, graph: Any, options: Options, family: Family) -> None:
+        self.graph, self.options, self.family = graph, options, family
         self.compiled: dict[Any, Callable[..., Any]] = {}
         self._has_warned = False
 
@@ -171,7 +177,7 @@ class BySize:
             allow_non_fake_inputs=True, shape_env=shapes, static_shapes=True
         )
         inputs = [fake.from_tensor(item) for item in arguments if isinstance(item, torch.Tensor)]
-        return _compiled(graph, inputs, self.options)
+        return _compiled(graph, inputs, self.options, self.family)
 
 
 def _hand_on(graph: Any, copied: Any) -> None:

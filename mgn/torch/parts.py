@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mgn.api import compile as compile_module
 from mgn.frontend.torch.arrays import array_of_tensor, tensor_of_array
 from mgn.frontend.torch.graph import Source, import_graph
 from mgn.frontend.torch.library import library
 from mgn.modules.module import Module
 from mgn.torch.cutting import Step
+from mgn.torch.families import Family
 from mgn.torch.lying import dense_order, numbers, plain_strides
 from mgn.torch.options import Options
 
@@ -26,7 +26,9 @@ class Part:
     the device: they are set again where PyTorch says that they were changed.
     """
 
-    def __init__(self, name: str, step: Step, frozen: Sequence[Any], options: Options) -> None:
+    def __init__(
+        self, name: str, step: Step, frozen: Sequence[Any], options: Options, family: Family
+    ) -> None:
         self.needed, self.given = step.needed, step.given
         self._results = [(item.name, _Lie.of(item.meta["val"])) for item in self.given]
         orders = {name: lie.order for name, lie in self._results if lie and lie.order}
@@ -43,9 +45,7 @@ class Part:
         nodes = [*self.needed, *step.part]
         results = [(item.name, item) for item in self.given]
         module = import_graph(name, nodes, sources, results, orders)
-        self.executable = compile_module(
-            Module(module), device=options.device, precision=options.precision
-        )
+        self.executable = family.compiled(name, Module(module), options)
 
     def __call__(self, tensors: Sequence[Any]) -> list[Any]:
         """The results for tensors, in the order of `given`."""

@@ -12,6 +12,7 @@ from mgn.diagnostics import MgnWarning
 from mgn.frontend.torch.graph import is_tensor, place_of
 from mgn.frontend.torch.library import library
 from mgn.torch.cutting import Cut, Refused, cut
+from mgn.torch.families import Family
 from mgn.torch.options import Options
 from mgn.torch.parts import Part
 from mgn.torch.strided import without_strides
@@ -25,7 +26,7 @@ warned: set[str] = set()
 
 
 class Running:
-    """Runs a graph. `frozen` are the numbers of its arguments that are parameters to be kept;
+    """Runs a graph, one of a family. `frozen` are the numbers of its arguments that are parameters to be kept;
     `seen` is how many of its results, the first, a caller may write to.
     """
 
@@ -34,6 +35,7 @@ class Running:
         name: str,
         module: Any,
         options: Options,
+        family: Family,
         frozen: Sequence[int] = (),
         seen: int = 0,
     ) -> None:
@@ -48,10 +50,14 @@ class Running:
             node.meta.setdefault("val", value)
         found = cut(self.nodes, _elsewhere(self.placeholders), views)
         warn_of(found)
+        self.family = family  # which lives as long as its programs
         self.results = [(_is_node(item), item) for item in self.nodes[-1].args[0]]
         kept = [self.placeholders[number] for number in frozen]
         self.steps = [
-            (step.calls, Part(f"{name}_{number}", step, kept, options) if step.given else None)
+            (
+                step.calls,
+                Part(f"{name}_{number}", step, kept, options, family) if step.given else None,
+            )
             for number, step in enumerate(found.steps)
         ]
         self._drops = self._last_uses()
