@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
+from mgn.dialects.types import ELEMENT_TYPES, ElementType
 from mgn.frontend.torch.normalisation import channel_line, inverse_deviation
 from mgn.frontend.torch.table import Call, as_element, aten
 
@@ -26,6 +27,14 @@ def through_statistics(
     mean = b.mean(sent, axis=tuple(axes), keepdims=True)
     along = b.mul(normal, b.mean(b.mul(sent, normal), axis=tuple(axes), keepdims=True))
     return b.mul(rstd, b.sub(b.sub(sent, mean), along))
+
+
+def statistics_element(value: SSAValue) -> ElementType:
+    """The element type that a gradient of a norm is computed in: that of the statistics, or f32
+    where they are narrower, as PyTorch has them of values in bf16.
+    """
+    found = element_type_of(value)
+    return ELEMENT_TYPES["f32"] if found.bits == 16 else found
 
 
 def asked(b: Emitter, call: Call, mask: Sequence[bool], values: Sequence[SSAValue]) -> Asked:
@@ -49,8 +58,8 @@ def layer_norm_backward(
     """Normalised together: the trailing axes."""
     rank = len(shape_of(x))
     first = rank - len(normalized_shape)
-    wide = element_type_of(mean)
-    sent, value = as_element(b, grad, wide), as_element(b, x, wide)
+    wide = statistics_element(mean)
+    sent, value, mean, rstd = (as_element(b, item, wide) for item in (grad, x, mean, rstd))
     normal = b.mul(b.sub(value, mean), rstd)
     scaled = sent if weight is None else b.mul(sent, as_element(b, weight, wide))
     of_x = through_statistics(b, scaled, normal, rstd, range(first, rank))
@@ -79,12 +88,12 @@ def group_norm_backward(
     output_mask: Sequence[bool],
 ) -> Asked:
     """Normalised together: a group of channels of a sample."""
-    wide = element_type_of(mean)
+    wide = statistics_element(mean)
     shape = (samples, group, channels // group, places)
     sent, value = (b.reshape(as_element(b, item, wide), shape) for item in (grad, x))
     own = (samples, group, 1, 1)
-    deviation = b.reshape(rstd, own)
-    normal = b.mul(b.sub(value, b.reshape(mean, own)), deviation)
+    middle, deviation = (b.reshape(as_element(b, item, wide), own) for item in (mean, rstd))
+    normal = b.mul(b.sub(value, middle), deviation)
     scaled = sent
     if weight is not None:
         line = b.reshape(as_element(b, weight, wide), (1, group, channels // group, 1))
@@ -119,8 +128,8 @@ def batch_norm_backward(
         mean, rstd = running_mean, inverse_deviation(b, running_var, eps)
     assert mean is not None and rstd is not None
     axes = tuple(axis for axis in range(len(shape_of(x))) if axis != 1)
-    wide = element_type_of(mean)
-    sent, value = as_element(b, grad, wide), as_element(b, x, wide)
+    wide = statistics_element(mean)
+    sent, value, mean, rstd = (as_element(b, item, wide) for item in (grad, x, mean, rstd))
     deviation = channel_line(b, rstd, x)
     normal = b.mul(b.sub(value, channel_line(b, mean, x)), deviation)
     scaled = sent

@@ -50,6 +50,18 @@ def statistics(
     return mean, inverse_deviation(b, variance, eps)
 
 
+def alike(b: Emitter, x: SSAValue, *weights: SSAValue | None) -> list[Any]:
+    """A value and its weights in one element type: in f32 where they have several, as under
+    autocast.
+    """
+    given = [x, *weights]
+    kinds = {element_type_of(item) for item in given if item is not None}
+    if len(kinds) == 1:
+        return given
+    wide = ELEMENT_TYPES["f32"]
+    return [None if item is None else as_element(b, item, wide) for item in given]
+
+
 def normalised_layer(
     b: Emitter,
     x: SSAValue,
@@ -59,6 +71,7 @@ def normalised_layer(
     eps: float,
 ) -> SSAValue:
     """Normalised over the trailing axes of a shape."""
+    x, weight, bias = alike(b, x, weight, bias)
     if weight is None and len(shape) > 1:
         flat = b.reshape(x, (*shape_of(x)[: -len(shape)], -1))
         found = b.reshape(b.layer_norm(flat, eps=eps), shape_of(x))
@@ -100,6 +113,7 @@ def rms_norm(
     """Divided by the root of the mean square over trailing axes."""
     if eps is None:
         eps = EPS[element_type_of(x).name]
+    x, weight = alike(b, x, weight)
     if weight is None and len(normalized_shape) > 1:
         flat = b.reshape(x, (*shape_of(x)[: -len(normalized_shape)], -1))
         found = b.reshape(b.rms_norm(flat, eps=eps), shape_of(x))
@@ -137,6 +151,7 @@ def normalised_groups(
     eps: float,
 ) -> SSAValue:
     """Each group of channels of each sample normalised; a bias may come without a weight."""
+    x, weight, bias = alike(b, x, weight, bias)
     if weight is None and bias is not None:
         line = b.reshape(bias, (-1, *[1] * (len(shape_of(x)) - 2)))
         return b.add(b.group_norm(x, groups=groups, eps=eps), line)

@@ -37,10 +37,10 @@ class Family:
         load_plugins()
         check_precision(options.precision)
         device = choose(options.device)
-        recipe = recipe_of(
-            module, None, None, describe_device(device), precision=options.precision
-        )
-        recipe = replace(recipe, reference=self._reference(part, recipe))
+        described = describe_device(device)
+        recipe = recipe_of(module, None, None, described, precision=options.precision)
+        if options.share:
+            recipe = replace(recipe, reference=self._reference(part, recipe))
         return compile_lowered(recipe.lower(), device, recipe)
 
     def _reference(self, part: str, recipe: Recipe) -> Reference | None:

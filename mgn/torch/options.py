@@ -15,13 +15,15 @@ class Options:
     """`device` and `precision` are those of `mgn.compile`. `freeze` keeps parameters on the device
     between runs of inference, laid out as the kernels like them; one that is changed in place is
     set anew, but writes through `.data` are not seen. `sizes` bounds for how many sizes a graph
-    with dynamic sizes is compiled.
+    with dynamic sizes is compiled. `share` has further sizes of a function searched among the
+    operations that were chosen for its first.
     """
 
     device: str = "auto"
     precision: str = "f32"
     freeze: bool = False
     sizes: int = 8
+    share: bool = True
 
 
 def options_of(mode: str | None, given: Mapping[str, Any] | None) -> Options:

@@ -33,6 +33,7 @@ class Part:
         self._results = [(item.name, _Lie.of(item.meta["val"])) for item in self.given]
         orders = {name: lie.order for name, lie in self._results if lie and lie.order}
         self._names = [item.name for item in self.needed]
+        self._dtypes = {item.name: item.meta["val"].dtype for item in self.needed}
         self._frozen = {item.name for item in self.needed if item in set(frozen)}
         self._seen: dict[str, tuple[Any, int, int]] = {}
         sources = {
@@ -54,14 +55,21 @@ class Part:
             if name in self._frozen:
                 self._freeze(name, tensor)
             else:
+                lying = self._as_planned(name, tensor)
                 order = self._orders[name]
-                lying = tensor if order is None else tensor.permute(order)
-                inputs[name] = array_of_tensor(lying)
+                inputs[name] = array_of_tensor(lying if order is None else lying.permute(order))
         found = self.executable.run(inputs)
         return [
             tensor_of_array(found[name]) if lie is None else lie.tensor(found[name])
             for name, lie in self._results
         ]
+
+    def _as_planned(self, name: str, tensor: Any) -> Any:
+        """A tensor as the trace has it, where PyTorch gives another type: the statistics of norms
+        of values in bf16 with weights in f32.
+        """
+        dtype = self._dtypes[name]
+        return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
     def _freeze(self, name: str, tensor: Any) -> None:
         if tensor.is_inference():  # whose changes PyTorch does not count

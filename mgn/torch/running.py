@@ -26,8 +26,8 @@ warned: set[str] = set()
 
 
 class Running:
-    """Runs a graph, one of a family. `frozen` are the numbers of its arguments that are parameters to be kept;
-    `seen` is how many of its results, the first, a caller may write to.
+    """Runs a graph, one of a family. `frozen` are the numbers of its arguments that are parameters
+    to be kept; `seen` is how many of its results, the first, a caller may write to.
     """
 
     def __init__(

@@ -21,6 +21,9 @@ from mgn.passes.saturate.sharing.names import structure_of
 LEAST = 200
 """Operations below which a graph is searched whole, which takes little."""
 
+MOST_TOLD = 4
+"""Inputs whose shapes a report names."""
+
 
 def choose_operations(module: ModuleOp, saturate: Saturate) -> ChosenOperations | None:
     """What is chosen for the graph of a module, which may be left turned, but has no kernels."""
@@ -51,9 +54,12 @@ def choose_operations(module: ModuleOp, saturate: Saturate) -> ChosenOperations 
 
 
 def sizes_of(graph: GraphOp) -> str:
-    """The shapes of a graph's inputs that have axes, for people."""
-    return ", ".join(
-        f"{name} of {'×'.join(map(str, argument.type.get_shape()))}"
+    """The shapes of the first of a graph's inputs that have axes, for people."""
+    shapes = {
+        name: argument.type.get_shape()
         for name, argument in graph.named_inputs
         if isinstance(argument.type, TensorType) and argument.type.get_shape()
-    )
+    }
+    told = [f"{name} of {'×'.join(map(str, shape))}" for name, shape in shapes.items()]
+    rest = [f"{len(told) - MOST_TOLD} more"] if len(told) > MOST_TOLD else []
+    return ", ".join([*told[:MOST_TOLD], *rest])
