@@ -285,6 +285,11 @@ def addcmul(
     return add(b, call, x, call_in(b, "mul", call.element, y, z), value)
 
 
+def fused_multiply_add(b: Emitter, call: Call, x: SSAValue, y: SSAValue, z: SSAValue) -> SSAValue:
+    """x·y + z, as PyTorch's optimisers are traced."""
+    return add(b, call, call_in(b, "mul", call.element, x, y), z)
+
+
 @aten("addcdiv")
 def addcdiv(
     b: Emitter, call: Call, x: SSAValue, y: SSAValue, z: SSAValue, value: float = 1
@@ -362,6 +367,7 @@ def converted(b: Emitter, call: Call, x: SSAValue, *rest: Any, **named: Any) -> 
 
 
 TABLE["prims.convert_element_type.default"] = converted
+TABLE["prims.fma.default"] = fused_multiply_add
 
 
 @aten("copy")

@@ -109,9 +109,7 @@ def _compiled(
     return backend(graph, inputs)
 
 
-def _running(
-    role: str, options: Options, family: Family, graph: Any, inputs: Sequence[Any]
-) -> Any:
+def _running(role: str, options: Options, family: Family, graph: Any, inputs: Sequence[Any]) -> Any:
     frozen: Sequence[int] = ()
     seen = 0
     context = library("torch._guards").TracingContext.try_get()

@@ -28,7 +28,7 @@ class Family:
     """The graphs of one function and one set of shapes of its parameters, whose sizes differ."""
 
     def __init__(self) -> None:
-        self._first: dict[Hashable, Reference] = {}
+        self._first: dict[tuple[str, str], Reference] = {}
 
     def compiled(self, part: str, module: Module, options: Options) -> Executable:
         """An executable for a part of a graph, by the name that it has at every size."""
@@ -51,14 +51,15 @@ class Family:
 
         (graph,) = graphs_of(recipe.lower())
         own = Reference(recipe.lower)
+        first = self._first.setdefault((part, structure_of(graph)), own)
         settings = SearchSettings(recipe.device, recipe.saturation, recipe.precision)
-        key = (part, structure_of(graph), repr(settings))
-        first = self._first.setdefault(key, own)
         is_first = first is own or first.key(settings) == own.key(settings)
         return None if is_first else first
 
 
-_families: "WeakValueDictionary[Hashable, Family]" = WeakValueDictionary()
+_Key = tuple[Hashable, tuple[tuple[int, ...], ...]]
+
+_families: "WeakValueDictionary[_Key, Family]" = WeakValueDictionary()
 """Families by Dynamo's number of the function, and the shapes of parameters. They live as long as
 what Dynamo keeps of the function.
 """
@@ -77,7 +78,7 @@ def family_of(inputs: Sequence[Any]) -> Family:
         for key in [key for key in _families if key[0] == function]:
             del _families[key]
     parameters = [item for item in inputs if isinstance(item, torch.nn.Parameter)]
-    key = (function, tuple([tuple(item.shape) for item in parameters]))
+    key: _Key = (function, tuple([tuple(item.shape) for item in parameters]))
     family = _families.get(key)
     if family is None:
         family = _families[key] = Family()

@@ -27,7 +27,8 @@ from torch import nn
 import mgn.torch
 from mgn.torch import backend
 torch.manual_seed(0)
-network = nn.Sequential(nn.Linear(6, 9), nn.GELU(), nn.Linear(9, 4))
+layers = [item for _ in range(int(sys.argv[2])) for item in (nn.LayerNorm(6), nn.Linear(6, 6))]
+network = nn.Sequential(*layers, nn.Linear(6, 9), nn.GELU(), nn.Linear(9, 4))
 compiled = torch.compile(network, backend="mgn")
 for call in json.loads(sys.argv[1]):
     x = torch.randn(call[1], 6)
@@ -57,13 +58,15 @@ def measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FIGURES_VARIABLE, str(path))
 
 
-def recalled(calls: Sequence[tuple[str, int]], folder: Path) -> list[tuple[str, bool]]:
-    """The programs of a process that makes these calls, of so many rows: the name of each, and
-    whether it was found on disk.
+def recalled(
+    calls: Sequence[tuple[str, int]], folder: Path, layers: int = 0
+) -> list[tuple[str, bool]]:
+    """The programs of a process that makes these calls, of so many rows, of a network with so many
+    layers more: the name of each, and whether it was found on disk.
     """
     environment = {"MGN_PROGRAM_CACHE": "on", "MGN_CACHE_DIR": str(folder)}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(calls)],
+        [sys.executable, "-c", PROGRAM, json.dumps(calls), str(layers)],
         cwd=ROOT,
         env={**os.environ, **environment},
         capture_output=True,
@@ -85,3 +88,13 @@ def test_training_is_recalled_where_another_process_compiled_for_inference_befor
 def test_a_size_that_came_second_is_recalled_where_it_comes_first(tmp_path: Path) -> None:
     assert not any(found for _, found in recalled([("training", 5), ("training", 7)], tmp_path))
     assert all(found for _, found in recalled([("training", 7)], tmp_path))
+
+
+def test_sizes_that_are_searched_by_the_first_are_recalled_behind_an_equal_one(
+    tmp_path: Path,
+) -> None:
+    calls = [("inference", size) for size in (5, 7, 9)]
+    assert not any(found for _, found in recalled(calls[:2], tmp_path, 40))
+    found = recalled([calls[0], calls[2], calls[1]], tmp_path, 40)
+    assert [was_found for _, was_found in found] == [True, False, True]
+    assert not any(was_found for _, was_found in recalled([calls[1]], tmp_path, 40))
