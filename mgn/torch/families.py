@@ -12,8 +12,12 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
+from xdsl.dialects.builtin import TensorType
+
 from mgn.api import compile_lowered, describe_device, recipe_of
-from mgn.dialects.mgn.structure import graphs_of
+from mgn.dialects.mgn.operation import TensorOp
+from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.dialects.shapes import Shape
 from mgn.driver.precision import check_precision
 from mgn.executable import Executable
 from mgn.frontend.torch.library import library
@@ -28,7 +32,7 @@ class Family:
     """The graphs of one function and one set of shapes of its parameters, whose sizes differ."""
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, str], Reference] = {}
+        self._first: dict[Hashable, Reference] = {}
 
     def compiled(self, part: str, module: Module, options: Options) -> Executable:
         """An executable for a part of a graph, by the name that it has at every size."""
@@ -51,10 +55,25 @@ class Family:
 
         (graph,) = graphs_of(recipe.lower())
         own = Reference(recipe.lower)
-        first = self._first.setdefault((part, structure_of(graph)), own)
+        first = self._first.setdefault((part, structure_of(graph), places_of(graph)), own)
         settings = SearchSettings(recipe.device, recipe.saturation, recipe.precision)
         is_first = first is own or first.key(settings) == own.key(settings)
         return None if is_first else first
+
+
+def places_of(graph: GraphOp) -> tuple[Shape, ...]:
+    """The places, without samples and channels, of what convolutions of a graph read. How a
+    convolution is best computed depends on them, so images of other sizes are no further size.
+    """
+    return tuple(
+        [
+            tuple(operand.type.get_shape())[2:]
+            for op in graph.block.ops
+            if isinstance(op, TensorOp) and "conv" in op.spec.name
+            for operand in op.operands
+            if isinstance(operand.type, TensorType)
+        ]
+    )
 
 
 _Key = tuple[Hashable, tuple[tuple[int, ...], ...]]

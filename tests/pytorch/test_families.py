@@ -152,3 +152,14 @@ def test_a_family_lives_as_long_as_its_programs() -> None:
     started_anew()
     gc.collect()
     assert not families._families
+
+
+def test_images_of_other_sizes_are_no_further_size_and_other_batches_are() -> None:
+    model = nn.Sequential(*(nn.Sequential(nn.Conv2d(4, 4, 3, padding=1), nn.SiLU(),
+                                          nn.GroupNorm(2, 4)) for _ in range(16)))  # fmt: skip
+    compiled = torch.compile(model, backend="mgn")
+    with torch.no_grad():
+        for shape in ((2, 4, 6, 6), (3, 4, 6, 6), (2, 4, 9, 9)):
+            compiled(torch.zeros(shape))
+    said = [among.partition(" of ")[2] for _, among in searched_by()]
+    assert said == ["", "2×4×6×6", ""]
