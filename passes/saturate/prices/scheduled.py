@@ -71,12 +71,9 @@ def once_cut_alike(
     )
     read = tuple([name in leaf_types for name in names])
     known = _known(next(signatures[item[1]] for item in part if item[0] == form.heavy), device)
-    alike = nodes, read, widest, facts
-    key = what, alike
+    key = what, nodes, read, widest, facts
     if key not in known:
-        if alike not in known:
-            known[alike] = request_of(part, form, leaf_types, signatures, device, facts, widest)
-        known[key] = find(known[alike])
+        known[key] = find(request_of(part, form, leaf_types, signatures, device, facts, widest))
     return known[key]
 
 
