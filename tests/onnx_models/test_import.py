@@ -27,6 +27,9 @@ DENSE = [
 ]
 
 
+TRANSPOSED = [node("Transpose", ["next"], ["turned"])]
+
+
 def dense(batch: Any = 3) -> Any:
     """A dense layer with a relu."""
     return model(DENSE, {"x": X}, weights={"w": W, "b": B}, shapes={"x": [batch, 8]})
@@ -143,6 +146,38 @@ def test_a_loop_is_unrolled_and_stacks_what_it_gives() -> None:
     found, totals = interpreted(made, {"x": X})
     np.testing.assert_allclose(found, X + 6, rtol=1e-5)
     np.testing.assert_allclose(totals, [(X + add).sum() for add in (0, 1, 3, 6)], rtol=1e-4)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_no_turn_collects_is_empty(axis: int) -> None:
+    inside = {"i": np.array(0), "go": np.array(True), "s": X}
+    body = graph_of(
+        [node("Identity", ["go"], ["go_on"]), node("Neg", ["s"], ["next"]), *TRANSPOSED],
+        ["go_on", "next", "turned"],
+        inside,
+    )
+    loop = node("Loop", ["count", "", "x"], ["y", "all"], body=body)
+    made = model([loop], {"x": X}, ["y", "all"], {"count": np.array(0)})
+    found, collected = interpreted(made, {"x": X})
+    np.testing.assert_array_equal(found, X)
+    assert collected.shape == (0, 8, 3)
+    step = graph_of([node("Neg", ["s"], ["next"]), *TRANSPOSED], ["next", "turned"], {"s": X})
+    step.input.append(value("one", np.float32(0)))
+    attributes = {"num_scan_inputs": 1, "scan_output_axes": [axis]}
+    scan = node("Scan", ["x", "none"], ["y", "all"], body=step, **attributes)
+    none = np.zeros(0, np.float32)
+    found, collected = interpreted(
+        model([scan], {"x": X, "none": none}, ["y", "all"]), {"x": X, "none": none}
+    )
+    np.testing.assert_array_equal(found, X)
+    assert collected.shape == ((0, 8, 3) if axis == 0 else (8, 0, 3))
+
+
+@pytest.mark.parametrize("opset", [11, 13])
+def test_the_hardmax_of_nothing_is_nothing(opset: int) -> None:
+    x = np.zeros((2, 0, 3), np.float32)
+    made = model([node("Hardmax", ["x"], ["y"], axis=1)], {"x": x}, opset=opset)
+    assert interpreted(made, {"x": x})[0].shape == (2, 0, 3)
 
 
 def test_functions_of_the_model_and_of_onnx_are_expanded() -> None:
@@ -339,3 +374,9 @@ def test_inputs_without_a_shape_or_of_a_type_that_mgn_does_not_have_are_named() 
     check(made, {"x": X}, shapes={"x": X.shape})
     made.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UINT64
     assert "input 'x' is uint64" in problem(made, shapes={"x": X.shape})
+
+
+def test_a_known_scalar_stays_a_scalar() -> None:
+    nodes = [node("Sqrt", ["d"], ["scale"]), node("Sub", ["s", "scale"], ["y"])]
+    s, d = np.float32(5.0), np.float32(16.0)
+    check(model(nodes, {"s": s}, ["y", "scale"], {"d": d}), {"s": s})

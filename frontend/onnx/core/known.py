@@ -127,7 +127,7 @@ class Known:
             array = self._arrays.get(result)
             if array is None:
                 continue
-            made = ConstantOp.from_array(np.ascontiguousarray(array))
+            made = ConstantOp.from_array(array)
             made.location = op.location
             block.insert_op_before(made, op)
             made.results[0].name_hint = result.name_hint

@@ -160,6 +160,8 @@ def hardmax(c: Call) -> SSAValue:
 
 def _hardmax(c: Call, x: SSAValue, axis: int) -> SSAValue:
     b, sizes = c.b, list(shape(x))
+    if 0 in sizes:
+        return x
     place = b.argmax(x, axis=axis, keepdims=True)
     return b.cast(b.eq(b.iota(sizes, axis=axis), place), element(x).name)
 

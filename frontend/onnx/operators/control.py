@@ -5,7 +5,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from mgn.frontend.onnx.core.call import Call, rank, shape
+from mgn.frontend.onnx.core.call import Call, element, rank, shape
 from mgn.frontend.onnx.core.model import Graph
 from mgn.frontend.onnx.core.operator import define
 
@@ -61,8 +61,16 @@ def loop(c: Call) -> Any:
         going = _condition(c, going, outputs[0])
         turn += 1
     if not turn and scanned:
-        c.fail("it does not run, and what it would collect has no shape")
+        outputs = _run(c, graph, [c.constant(0, "int64"), c.constant(True), *carried])
+        return (*carried, *(_nothing_of(c, item, 0) for item in outputs[1 + len(carried) :]))
     return (*carried, *(b.stack(items, axis=0) for items in scanned))
+
+
+def _nothing_of(c: Call, value: SSAValue, axis: int) -> SSAValue:
+    """What no turn collects, of such values: an empty axis says that there is nothing."""
+    sizes = list(shape(value))
+    sizes.insert(axis % (len(sizes) + 1), 0)
+    return c.b.full(sizes, 0, T=element(value).name)
 
 
 def _condition(c: Call, before: Any, after: SSAValue) -> Any:
@@ -115,8 +123,10 @@ def _scanned(
     states, scans = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
     places = [axis % rank(value) for axis, value in zip(axes, scans, strict=True)]
     steps = shape(scans[0])[places[0]]
-    if not 0 < steps <= MOST_TURNS:
-        c.fail(f"it has {steps} steps; 1 to {MOST_TURNS} are unrolled")
+    if steps > MOST_TURNS:
+        c.fail(f"it has {steps} steps; up to {MOST_TURNS} are unrolled")
+    if not steps:
+        return [*states, *_of_no_step(c, graph, states, scans, places, out_axes)]
     collected: list[list[SSAValue]] = [[] for _ in graph.outputs[len(states) :]]
     for step in range(steps):
         now = [
@@ -133,6 +143,24 @@ def _scanned(
         axis = out_axes[number] if number < len(out_axes) else 0
         results.append(c.b.stack(items, axis=axis))
     return [*states, *results]
+
+
+def _of_no_step(
+    c: Call,
+    graph: Graph,
+    states: Sequence[SSAValue],
+    scans: Sequence[SSAValue],
+    places: Sequence[int],
+    out_axes: Sequence[int],
+) -> list[SSAValue]:
+    """What no step gave: the graph is made of zeros once, for the shapes."""
+    zeros = [
+        c.b.full(sizes[:axis] + sizes[axis + 1 :], 0, T=element(value).name)
+        for value, axis, sizes in zip(scans, places, map(list, map(shape, scans)), strict=True)
+    ]
+    outputs = _run(c, graph, [*states, *zeros])[len(states) :]
+    axes = [*out_axes, *[0] * (len(outputs) - len(out_axes))]
+    return [_nothing_of(c, value, axis) for value, axis in zip(outputs, axes, strict=False)]
 
 
 def _at(c: Call, value: SSAValue, axis: int, place: int) -> SSAValue:
