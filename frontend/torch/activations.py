@@ -113,11 +113,19 @@ def to_another_base(b: Emitter, call: Call, x: SSAValue) -> SSAValue:
 
 @aten("sinh", "cosh")
 def hyperbolic(b: Emitter, call: Call, x: SSAValue) -> SSAValue:
-    """Hyperbolic functions: that of the sine by expm1, so that nothing cancels near 0."""
+    """Hyperbolic functions, by squares of exp(|x| / 2), so that they are finite where their values
+    are; the sine up to 20 by expm1, so that nothing cancels near 0.
+    """
     value = as_element(b, x, call.element)
+    size = b.abs(value)
+    root = b.exp(b.mul(size, 0.5))
+    half = b.mul(b.mul(root, 0.5), root)
     if "cosh" in call.name:
-        return b.mul(b.add(b.exp(value), b.exp(b.neg(value))), 0.5)
-    return b.mul(b.sub(b.expm1(value), b.expm1(b.neg(value))), 0.5)
+        small = b.recip(root)
+        return b.add(half, b.mul(b.mul(small, 0.5), small))
+    within = b.clamp(value, min=-20.0, max=20.0)
+    near = b.mul(b.sub(b.expm1(within), b.expm1(b.neg(within))), 0.5)
+    return b.where(b.gt(size, 20.0), b.mul(b.sign(value), half), near)
 
 
 @aten("sign")

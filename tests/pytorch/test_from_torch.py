@@ -2,6 +2,7 @@
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -291,3 +292,14 @@ def test_without_pytorch_the_error_names_the_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(mgn.MgnError, match=r"mgn-compiler\[torch\]"):
         exported.export_module(None, ())
+
+
+@pytest.mark.parametrize("function", [torch.sinh, torch.cosh])
+def test_hyperbolic_functions_are_finite_where_their_values_are(function: Any) -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return function(x)
+
+    x = torch.tensor([0.0, 1e-6, 1.0, 19.9, -20.1, 89.0, -89.0, 800.0, torch.inf, torch.nan])
+    found = mgn.compile(mgn.from_torch(Net(), (x,)))(x=x.numpy())["output"]
+    assert np.allclose(found, function(x.double()).float(), rtol=1e-5, atol=0, equal_nan=True)

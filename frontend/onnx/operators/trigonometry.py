@@ -27,6 +27,10 @@ ATAN_BELOW = (
 """The quotient of polynomials of Cephes' `atan`, for arguments up to 0.66."""
 
 
+FAR = 1e9
+"""From here on x and sqrt(x² ± 1) are one number in f64; its square is finite in f32."""
+
+
 def _in_f32(function: Callable[[Call, SSAValue], SSAValue]) -> Callable[[Call], SSAValue]:
     """A function of one value; half precision is computed in f32."""
 
@@ -44,34 +48,43 @@ def _in_f32(function: Callable[[Call, SSAValue], SSAValue]) -> Callable[[Call], 
 @define("Sinh", since=9)
 @_in_f32
 def sinh(c: Call, x: SSAValue) -> SSAValue:
-    """(e + e / (e + 1)) / 2 with e = expm1(x)"""
-    b = c.b
-    e = b.expm1(b.abs(x))
-    return b.mul(b.sign(x), b.mul(b.add(e, b.div(e, b.add(e, 1.0))), 0.5))
+    """(e + e / (e + 1)) / 2 with e = expm1(|x|); exp(|x| / 2)² / 2 above 20"""
+    b, size = c.b, c.b.abs(x)
+    e = b.expm1(b.min(size, 20.0))
+    near = b.mul(b.add(e, b.div(e, b.add(e, 1.0))), 0.5)
+    root = b.exp(b.mul(size, 0.5))
+    return b.mul(b.sign(x), b.where(b.gt(size, 20.0), b.mul(b.mul(root, 0.5), root), near))
 
 
 @define("Cosh", since=9)
 @_in_f32
 def cosh(c: Call, x: SSAValue) -> SSAValue:
-    """(exp(x) + exp(-x)) / 2"""
-    return c.b.mul(c.b.add(c.b.exp(x), c.b.exp(c.b.neg(x))), 0.5)
+    """(e² + 1 / e²) / 2 with e = exp(|x| / 2)"""
+    b = c.b
+    root = b.exp(b.mul(b.abs(x), 0.5))
+    small = b.recip(root)
+    return b.add(b.mul(b.mul(root, 0.5), root), b.mul(b.mul(small, 0.5), small))
 
 
 @define("Asinh", since=9)
 @_in_f32
 def asinh(c: Call, x: SSAValue) -> SSAValue:
-    """sign(x)·log1p(|x| + x² / (1 + sqrt(1 + x²)))"""
-    b, square = c.b, c.b.mul(x, x)
+    """sign(x)·log1p(|x| + x² / (1 + sqrt(1 + x²))); log(2·|x|) where that is the same"""
+    b, size = c.b, c.b.abs(x)
+    within = b.min(size, FAR)
+    square = b.mul(within, within)
     rest = b.div(square, b.add(b.sqrt(b.add(square, 1.0)), 1.0))
-    return b.mul(b.sign(x), b.log1p(b.add(b.abs(x), rest)))
+    return b.mul(b.sign(x), _log_of_twice(c, size, b.log1p(b.add(within, rest))))
 
 
 @define("Acosh", since=9)
 @_in_f32
 def acosh(c: Call, x: SSAValue) -> SSAValue:
-    """log1p(t + sqrt(2·t + t²)) with t = x - 1"""
-    b, t = c.b, c.b.sub(x, 1.0)
-    return b.log1p(b.add(t, b.sqrt(b.add(b.mul(t, 2.0), b.mul(t, t)))))
+    """log1p(t + sqrt(t)·sqrt(t + 2)) with t = x - 1; log(2·x) where that is the same"""
+    b = c.b
+    t = b.sub(b.min(x, FAR), 1.0)
+    near = b.log1p(b.add(t, b.mul(b.sqrt(t), b.sqrt(b.add(t, 2.0)))))
+    return _log_of_twice(c, x, near)
 
 
 @define("Atanh", since=9)
@@ -105,6 +118,12 @@ def acos(c: Call, x: SSAValue) -> SSAValue:
     """2·atan(sqrt((1 - x) / (1 + x)))"""
     b = c.b
     return b.mul(arc_tangent(c, b.sqrt(b.div(b.sub(1.0, x), b.add(x, 1.0)))), 2.0)
+
+
+def _log_of_twice(c: Call, size: SSAValue, near: SSAValue) -> SSAValue:
+    """The logarithm of twice a number that is far from 0, else another value."""
+    b = c.b
+    return b.where(b.gt(size, FAR), b.add(b.log(b.max(size, FAR)), math.log(2)), near)
 
 
 def arc_tangent(c: Call, x: SSAValue) -> SSAValue:
