@@ -35,3 +35,19 @@ def test_a_place_that_is_an_element_is_that_element_though_the_scale_is_rounded(
     size: int, scale: float, coordinates: str, nearest: str, expected: list[int]
 ) -> None:
     assert resized(size, scale, coordinates, nearest) == expected
+
+
+def test_cubic_samples_beside_a_border_weigh_its_pixel_for_each_that_is_outside() -> None:
+    x = np.arange(4, dtype=np.float32).reshape(1, 1, 1, 4) ** 2
+    grid = np.array([[[[1.2, 0], [-1.4, 0], [0.9, 0]]]], np.float32)
+    made = node(
+        "GridSample",
+        ["x", "grid"],
+        ["y"],
+        mode="cubic",
+        padding_mode="border",
+        align_corners=1,
+    )
+    (found,) = interpreted(model([made], {"x": x, "grid": grid}), {"x": x, "grid": grid})
+    # PyTorch's numbers, and ONNX Runtime's: the place itself is not moved to the border.
+    np.testing.assert_allclose(found.reshape(-1), [9.551252, -0.072, 8.4045925], rtol=1e-5)

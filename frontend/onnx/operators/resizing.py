@@ -264,7 +264,7 @@ def grid_sample(c: Call) -> SSAValue:
             else b.mul(b.sub(b.mul(b.add(at, 1.0), float(size)), 1.0), 0.5)
         )
         place = b.round(place) if mode == "nearest" else place
-        if padding != "zeros":
+        if padding == "reflection" or (padding == "border" and mode != "cubic"):
             place = _kept(c, place, size, corners, padding)
         places.append(place)
     taps = {"nearest": 1, "linear": 2, "cubic": 4}[mode]
