@@ -1,11 +1,13 @@
 """Models that are damaged or hostile: an error of mgn, and nothing large is allocated."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import mgn
+from mgn.frontend.onnx.core.operator import OPERATORS, find
 from tests.onnx_models.models import check, interpreted, model, node, onnx
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -142,3 +144,48 @@ def test_a_node_without_outputs_and_one_whose_attribute_has_no_value_are_errors(
     made.graph.node[0].attribute[0].type = onnx.AttributeProto.UNDEFINED
     with pytest.raises(mgn.MgnError, match="attribute 'axis' has no value"):
         mgn.from_onnx(made).lower()
+
+
+def test_functions_that_call_each_other_twice_come_to_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mgn.frontend.onnx.core.importer.MOST_NODES", 1000)
+    helper, opsets = onnx.helper, [onnx.helper.make_operatorsetid("local", 1)]
+    opsets.append(helper.make_operatorsetid("", 21))
+    functions = [helper.make_function("local", "A0", ["a"], ["b"], [node("Neg", "a", "b")], opsets)]
+    for number in range(1, 40):
+        called = f"A{number - 1}"
+        calls = [node(called, *ends, domain="local") for ends in ("at", "tb")]
+        functions.append(helper.make_function("local", f"A{number}", ["a"], ["b"], calls, opsets))
+    made = model(
+        [node("A39", ["x"], ["y"], domain="local")],
+        {"x": X},
+        domains={"local": 1},
+        functions=functions,
+    )
+    with pytest.raises(mgn.MgnError, match=r":\d+:\d+: error: .* come to more than 1000 nodes"):
+        mgn.from_onnx(made).lower()
+
+
+def test_a_large_identity_is_not_written_out() -> None:
+    sizes = np.array([1 << 20, 1 << 20])
+    nodes = [
+        node("ConstantOfShape", ["sizes"], ["zeros"]),
+        node("EyeLike", ["zeros"], ["y"], k=1),
+    ]
+    mgn.from_onnx(model(nodes, {}, weights={"sizes": sizes})).lower()
+    small = model([node("EyeLike", ["x"], ["y"], k=1, dtype=7)], {"x": X})
+    assert interpreted(small, {"x": X})[0].tolist() == [[0, 1, 0], [0, 0, 1]]
+
+
+def test_a_node_that_takes_more_memory_than_there_is_is_an_error_at_its_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def exhausted(*_: Any) -> None:
+        raise MemoryError
+
+    row = find("", "Neg", 21)
+    assert row is not None
+    monkeypatch.setitem(OPERATORS, ("", "Neg"), [replace(row, function=exhausted)])
+    with pytest.raises(mgn.MgnError, match=":2:3: error: Neg: it takes more memory than there is"):
+        mgn.from_onnx(model([node("Neg", ["x"], ["y"])], {"x": X})).lower()

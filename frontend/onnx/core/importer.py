@@ -33,6 +33,9 @@ from mgn.frontend.onnx.core.scope import NOTHING, Scope
 DEEPEST = 64
 """How deep functions and graphs may be nested."""
 
+MOST_NODES = 1 << 18
+"""Nodes that a model may come to, with those of functions and turns of loops."""
+
 Value = SSAValue | list[SSAValue]
 
 
@@ -52,6 +55,7 @@ class Importer:
         self._parameters: dict[int, ParamOp] = {}
         self._declared: dict[str, ParamOp] = {}
         self._inputs: list[str] = []
+        self._made = 0
         self.outputs: dict[str, str | list[str]] = {}
         self.known = Known(self._parameter_array, self._inputs)
 
@@ -177,6 +181,10 @@ class Importer:
     def run_nodes(self, nodes: Sequence[Node], scope: Scope) -> None:
         """Makes nodes in order; their outputs are in the scope then."""
         for node in nodes:
+            self._made += 1
+            if self._made > MOST_NODES:
+                many = CallError(f"functions and loops come to more than {MOST_NODES} nodes")
+                raise DiagnosticsError([self._diagnostic(node, many)])
             before = self.emitter.location
             if scope.outer is None or node.line:
                 self.emitter.location = self._location(node)
@@ -188,6 +196,9 @@ class Importer:
                 raise DiagnosticsError([self._diagnostic(node, error)]) from None
             except MgnError:
                 raise
+            except MemoryError:
+                much = CallError("it takes more memory than there is")
+                raise DiagnosticsError([self._diagnostic(node, much)]) from None
             except Exception as error:
                 said = self._complaint(node, scope)
                 if said is None:

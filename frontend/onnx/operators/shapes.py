@@ -69,9 +69,13 @@ def number_range(c: Call) -> SSAValue:
 
 @define("EyeLike", since=9)
 def eye_like(c: Call) -> SSAValue:
-    """a constant"""
+    """1 where the numbers of column and row are `k` apart, else 0, by `iota`"""
+    b, sizes = c.b, list(shape(c[0]))
     kind = c.dtype("dtype", element(c[0]).dtype)
-    return c.constant(np.eye(*shape(c[0]), k=c.attribute("k", 0)).astype(kind.dtype))
+    if len(sizes) != 2:
+        c.fail(f"its input is a matrix, not of {len(sizes)} axes")
+    column, row = (b.iota(sizes, axis=axis, T="i64") for axis in (1, 0))
+    return b.cast(b.eq(b.sub(column, row), c.attribute("k", 0)), kind.name)
 
 
 @define("Reshape", since=5)
