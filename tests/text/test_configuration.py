@@ -184,6 +184,7 @@ def test_a_folder_that_transformers_wrote_gives_the_tokens_of_transformers(
     if name == "models/gpt2.mgn":
         sizes = {"vocab_size": 300, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_positions": 64}
         sizes |= {"initializer_range": 0.3, "layer_norm_epsilon": 1e-3, "eos_token_id": 2}
+        sizes |= {"n_inner": 40}
     torch.manual_seed(5)
     config = model_class.config_class(**sizes, attn_implementation="eager")  # heeds all soft caps
     model = model_class(config).eval()
