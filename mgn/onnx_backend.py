@@ -17,7 +17,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, defs, helpe
 from onnx.backend.base import Backend, BackendRep
 
 from mgn.codegen.launch_plan import BufferKind
-from mgn.diagnostics import DiagnosticsError
+from mgn.diagnostics import DiagnosticsError, MgnError
 from mgn.dialects.mgn.build import RANDOM_STATE
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.philox import key_of
@@ -46,7 +46,11 @@ class PreparedModel(BackendRep):
         self._made: dict[Any, Run] = {}
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs for a list of arrays, or a mapping by name; a list is a sequence."""
+        """The outputs for a list of arrays, or a mapping by name; a list is a sequence. MgnError
+        where the list is longer than the model's inputs.
+        """
+        if not isinstance(inputs, Mapping) and len(inputs) > len(self._inputs):
+            raise MgnError(f"{len(inputs)} inputs are given, and the model has {len(self._inputs)}")
         named = (
             inputs if isinstance(inputs, Mapping) else dict(zip(self._inputs, inputs, strict=False))
         )
@@ -166,6 +170,9 @@ class MgnBackend(Backend):
         `outputs_info` is not needed.
         """
         names = [name for name in node.input if name]
+        if not isinstance(inputs, Mapping) and len(inputs) != len(names):
+            given = f"{len(inputs)} inputs are given"
+            raise MgnError(f"{node.op_type}: {given}, and the node has {len(names)}")
         named = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
         version = kwargs.pop("opset_version", None) or defs.onnx_opset_version()
         graph = helper.make_graph(

@@ -5,8 +5,9 @@ have a name in the place of a size; `lower(dims)` gives the module, `values` the
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -132,23 +133,37 @@ def load_onnx(
             there = ", ".join(known) or "none"
             message = f"there is no dimension '{key}'{suggestion(str(key), known)}; "
             raise DiagnosticsError([Diagnostic(f"{message}the dimensions are {there}", model.file)])
-    return replace(program, dims={key: int(size) for key, size in (dims or {}).items()})
+    sizes = {key: _size(model, f"dimension '{key}'", size) for key, size in (dims or {}).items()}
+    return replace(program, dims=sizes)
 
 
-def _shaped(model: Model, item: Input, sizes: Sequence[Any]) -> Input:
+def _size(model: Model, what: str, size: Any) -> int:
+    """A size as an int. DiagnosticsError of what is no whole number."""
+    try:
+        return index(size)
+    except TypeError:
+        message = f"{what} takes whole numbers, not {size!r}"
+        raise DiagnosticsError([Diagnostic(message, model.file)]) from None
+
+
+def _shaped(model: Model, item: Input, sizes: Any) -> Input:
     """An input with a shape that was given, or shapes. DiagnosticsError where its own is another
     one.
     """
+    what = f"shapes: input '{item.name}'"
     if item.is_sequence:
-        return replace(item, shapes=tuple(tuple(map(int, part)) for part in sizes))
-    shape = tuple(int(size) for size in sizes)
+        parts = (tuple(_size(model, what, size) for size in part) for part in sizes)
+        return replace(item, shapes=tuple(parts))
+    if isinstance(sizes, str) or not isinstance(sizes, Iterable):
+        sizes = [sizes]
+    shape = tuple(_size(model, what, size) for size in sizes)
     own = item.shape
     fits = own is None or (
         len(own) == len(shape)
         and all(a == b for a, b in zip(own, shape, strict=True) if isinstance(a, int))
     )
     if not fits:
-        message = f"shapes: input '{item.name}' is {list(own or ())}, which {list(shape)} is not"
+        message = f"{what} is {list(own or ())}, which {list(shape)} is not"
         raise DiagnosticsError([Diagnostic(message, model.file)])
     return replace(item, shape=shape)
 

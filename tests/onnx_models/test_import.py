@@ -380,3 +380,34 @@ def test_a_known_scalar_stays_a_scalar() -> None:
     nodes = [node("Sqrt", ["d"], ["scale"]), node("Sub", ["s", "scale"], ["y"])]
     s, d = np.float32(5.0), np.float32(16.0)
     check(model(nodes, {"s": s}, ["y", "scale"], {"d": d}), {"s": s})
+
+
+def test_a_constant_has_the_shape_of_its_input() -> None:
+    made = model([node("Add", ["x", "one"], ["y"])], {"x": X, "one": X[:1, :1]})
+    check(made, {"x": X, "one": X[:1, :1]}, constants={"one": X[:1, :1]})
+    (found,) = interpreted(made, {"x": X}, constants={"one": np.float32(2)})
+    np.testing.assert_array_equal(found, X + 2)
+    assert "input 'one' is [1, 1], and its constant [3, 8]" in problem(made, constants={"one": X})
+    shapes = {"x": ["n", 8], "z": ["n", 8]}
+    named = model([node("Add", ["x", "z"], ["y"])], {"x": X, "z": X}, shapes=shapes)
+    said = problem(named, dims={"n": 2}, constants={"z": X})
+    assert "input 'z' is ['n', 8], and its constant [3, 8]" in said
+
+
+def test_sizes_are_whole_numbers() -> None:
+    assert "dimension 'batch' takes whole numbers, not 1.5" in problem(
+        dense("batch"), dims={"batch": 1.5}
+    )
+    said = problem(dense("batch"), shapes={"x": ["three", 8]})
+    assert "input 'x' takes whole numbers, not 'three'" in said
+
+
+def test_a_backend_is_given_as_many_arrays_as_there_are_inputs() -> None:
+    from mgn import onnx_backend
+
+    add = node("Add", ["a", "b"], ["c"])
+    with pytest.raises(mgn.MgnError, match="1 inputs are given, and the node has 2"):
+        onnx_backend.run_node(add, [X])
+    prepared = onnx_backend.prepare(dense())
+    with pytest.raises(mgn.MgnError, match="2 inputs are given, and the model has 1"):
+        prepared.run([X, X])

@@ -71,7 +71,7 @@ class Importer:
         scope = Scope({}, self.model.opsets)
         for item in graph.inputs:
             scope.values[item.name] = (
-                self._constant(item, constants[item.name])
+                self._constant(item, constants[item.name], sizes)
                 if item.name in constants
                 else self._input(item, sizes)
             )
@@ -139,24 +139,43 @@ class Importer:
         self._inputs.append(item.name)
         return argument
 
-    def _constant(self, item: Input, value: Any) -> Any:
+    def _constant(self, item: Input, value: Any, sizes: Mapping[str, int]) -> Any:
         """The value of an input that was given."""
         if value is None:
             if not item.is_optional:
                 raise self._wrong(f"input '{item.name}' is not optional, and its constant is None")
             return NOTHING
         if item.is_sequence:
-            return [self._given(item, part) for part in value]
-        return self._given(item, value)
+            return [self._constant_array(self._given(item, part)) for part in value]
+        return self._constant_array(self._of_shape(item, self._given(item, value), sizes))
 
-    def _given(self, item: Input, value: Any) -> SSAValue:
+    def _given(self, item: Input, value: Any) -> np.ndarray:
+        """A constant in the element type of its input."""
         array = np.asarray(value)
         wanted = dtype_of(item.element) if isinstance(item.element, int) else item.element
         if array.dtype != wanted and not (
             isinstance(wanted, np.dtype) and np.can_cast(array.dtype, wanted, "same_kind")
         ):
             raise self._wrong(f"input '{item.name}' is {wanted}, and its constant is {array.dtype}")
-        return self._constant_array(array.astype(cast("np.dtype[Any]", wanted)))
+        return array.astype(cast("np.dtype[Any]", wanted))
+
+    def _of_shape(self, item: Input, array: np.ndarray, sizes: Mapping[str, int]) -> np.ndarray:
+        """A constant in the shape of its input: a number may be given for axes of one."""
+        own = item.shape
+        if own is None:
+            return array
+        known = [
+            size if isinstance(size, int) else sizes.get(dimension_name(item, axis))
+            for axis, size in enumerate(own)
+        ]
+        wanted = (1,) * len(own) if array.size == 1 else array.shape
+        if len(wanted) != len(own) or any(
+            one not in (None, other) for one, other in zip(known, wanted, strict=True)
+        ):
+            raise self._wrong(
+                f"input '{item.name}' is {list(own)}, and its constant {list(array.shape)}"
+            )
+        return array.reshape(wanted)
 
     def _constant_array(self, array: np.ndarray) -> SSAValue:
         """A constant; the type of an array that is narrow stays known."""
