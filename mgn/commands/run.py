@@ -138,7 +138,8 @@ def make_parser() -> argparse.ArgumentParser:
     add(
         "--report-json",
         metavar="FILE",
-        help="write the same as JSON, with the time of each launch; - is stdout",
+        help="write the same as JSON, with the time of each launch; - is stdout, and all else is "
+        "on stderr then",
     )
     add(
         "--explain",

@@ -406,8 +406,9 @@ def test_the_report_is_written_as_json(program: Path, tmp_path: Path, mgn_run: R
     assert report["extraction"]["choices"][0]["chosen"]["price"] > 0
     assert {item["name"] for item in report["steps"]} >= {"saturate", "build"}
     assert {"bandwidth", "rates", "name"} <= report["device"].keys()
-    shown = mgn_run(program, "--report-json", "-").stdout
-    assert json.loads(shown[shown.index("{") :]).keys() == report.keys()
+    shown = mgn_run(program, "--report-json", "-", "--report", "--repeat", 2)
+    assert json.loads(shown.stdout).keys() == report.keys()
+    assert "] mean " in shown.stderr and "median of 2 runs" in shown.stderr
     refused = mgn_run(program, "--report-json", tmp_path)
     assert refused.status == 1 and "it is a directory" in refused.stderr
     module = mgn.parse(program.read_text())

@@ -99,13 +99,14 @@ def execute(arguments: argparse.Namespace) -> None:
     outputs = exe.run(inputs, profile=False)
     lines = [output_line(label, array) for label, array in outputs.items()]
     lines += [output_line(f"state {name}", array) for name, array in exe.state.items()]
-    sys.stdout.write("\n".join(lines) + "\n")
+    said = sys.stderr if arguments.report_json == "-" else sys.stdout
+    said.write("\n".join(lines) + "\n")
     if arguments.repeat > 1:
-        sys.stdout.write(timing_line(exe, inputs, arguments.repeat) + "\n")
+        said.write(timing_line(exe, inputs, arguments.repeat) + "\n")
     if profile:
         exe.run(inputs, profile=True)
     if arguments.report:
-        sys.stdout.write(_report(exe))
+        said.write(_report(exe))
     if arguments.report_json is not None:
         _write_json(exe, arguments.report_json)
     if arguments.trace is not None:
