@@ -1,6 +1,8 @@
 """Models that are damaged or hostile: an error of mgn, and nothing large is allocated."""
 
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -189,3 +191,9 @@ def test_a_node_that_takes_more_memory_than_there_is_is_an_error_at_its_line(
     monkeypatch.setitem(OPERATORS, ("", "Neg"), [replace(row, function=exhausted)])
     with pytest.raises(mgn.MgnError, match=":2:3: error: Neg: it takes more memory than there is"):
         mgn.from_onnx(model([node("Neg", ["x"], ["y"])], {"x": X})).lower()
+
+
+def test_a_pipe_is_no_model(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.onnx")
+    with pytest.raises(mgn.MgnError, match=r"cannot open '.*pipe\.onnx': it is no file"):
+        mgn.from_onnx(tmp_path / "pipe.onnx")

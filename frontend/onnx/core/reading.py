@@ -48,7 +48,8 @@ def read_model(source: Any, name: str | None = None) -> Model:
     path = Path(source)
     file = name or str(path)
     if not path.is_file():
-        problem = "it is a folder" if path.is_dir() else "no such file"
+        problem = "it is no file" if path.exists() else "no such file"
+        problem = "it is a folder" if path.is_dir() else problem
         raise MgnError(f"cannot open '{path}': {problem}")
     try:
         proto = onnx.load(str(path), load_external_data=False)
