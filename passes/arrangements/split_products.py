@@ -27,6 +27,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import shape_of
+from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.types import element_of
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
 from mgn.passes.kernels.accumulation import accumulator
@@ -129,7 +130,7 @@ class SplitProduct:
         return f"the shared axis in {self.parts} parts"
 
     def write(self, pieces: KernelPieces) -> None:
-        product = pieces.product
+        product, given = pieces.product, self._given(pieces.product)
         transposed_a, transposed_b = product.values["transpose_a"], product.values["transpose_b"]
 
         def partial(b: Emitter, operands: list[SSAValue]) -> list[SSAValue]:
@@ -138,13 +139,29 @@ class SplitProduct:
             rank = max(len(shape_of(left)), len(shape_of(right)))
             left = self._cut(b, left, len(shape_of(left)) - (2 if transposed_a else 1), rank)
             right = self._cut(b, right, len(shape_of(right)) - (1 if transposed_b else 2), rank)
-            return [b.matmul(left, right, transpose_a=transposed_a, transpose_b=transposed_b)]
+            sums = b.matmul(left, right, transpose_a=transposed_a, transpose_b=transposed_b)
+            if given is not product:
+                sums = b.reshape(sums, [self.parts, *shape_of(given.results[0])])
+            return [sums]
 
         def total(b: Emitter, sums: list[SSAValue]) -> SSAValue:
             return as_element(b, b.sum(sums[0], axis=[0]), element_of(product.results[0].type))
 
         sums = pieces.add(KernelKind.CONTRACTION, list(product.operands), finish=partial)
-        pieces.finish(KernelKind.REDUCTION, [Made(product, sums, total)])
+        pieces.finish(KernelKind.REDUCTION, [Made(given, sums, total)])
+
+    @staticmethod
+    def _given(product: TensorOp) -> TensorOp:
+        """The operation that gives the product as all else reads it: itself, or its last reshape. A
+        sum is not reshaped after it: its parts are before.
+        """
+        given = product
+        while len(uses := list(given.results[0].uses)) == 1:
+            (use,) = uses
+            if not isinstance(use.operation, TensorOp) or use.operation.spec.name != "reshape":
+                break
+            given = use.operation
+        return given
 
     def _cut(self, b: Emitter, value: SSAValue, axis: int, rank: int) -> SSAValue:
         """An operand whose first axis is the parts of one axis; axes of 1 follow, up to a batch's

@@ -116,6 +116,12 @@ BODIES: dict[str, tuple[Shapes, Any]] = {
         lambda e, x, y: e.matmul(x, y, transpose_a=True, transpose_b=True),
     ),
     "batches": ([(2, 1, 5, 4096), (3, 4096, 6)], lambda e, x, y: e.matmul(x, y)),
+    "reshaped twice, with a bias": (
+        [(20, 4096), (4096, 12), (12,)],
+        lambda e, x, y, z: e.add(
+            e.reshape(e.reshape(e.matmul(x, y), [4, 5, 12]), [10, 2, 1, 12]), z
+        ),
+    ),
     "rounded, with a bias and a scale before": (
         [(20, 4112), (4112, 12), (12,)],
         lambda e, x, y, z: e.relu(e.add(e.matmul(e.round_tf32(e.mul(x, 0.5)), e.round_tf32(y)), z)),
