@@ -81,6 +81,15 @@ def test_a_small_decoder_writes_on_the_device_what_the_interpreter_writes(name: 
         given = {"token": np.argmax(found, axis=-1).astype(np.int32)}
 
 
+@pytest.mark.parametrize(("dims", "inner"), [({}, 128), ({"n_inner": 80}, 80)])
+def test_gpt2_is_four_times_as_wide_inside_where_nothing_else_is_said(
+    dims: dict[str, int], inner: int
+) -> None:
+    entry = BY_NAME["gpt2"]
+    weights = weights_of(entry, {**entry.sizes(small=True), **dims})
+    assert weights["transformer.h.0.mlp.c_fc.weight"].shape == (32, inner)
+
+
 def weights_of(entry: Entry, sizes: dict[str, int]) -> dict[str, np.ndarray]:
     """Random weights, those of norms and biases too."""
     program = mgn.parse_file(entry.path)
