@@ -1,4 +1,4 @@
-"""Products of few tiles and a long shared axis, cut so that the whole device has work.
+"""Products whose tiles leave a device idle, cut along the shared axis so that all of it has work.
 
 Before:
     %y = fusion.kernel contraction (%a = %x : tensor<64x20000xf32>, %b = %w : …) -> (…) {
