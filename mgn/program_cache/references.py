@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.structure import graphs_of
 from mgn.driver.pipelines import PIPELINES, find_pass, run_passes
 from mgn.driver.precision import precision_options
 from mgn.modules.dialect_table import make_context
@@ -53,6 +54,19 @@ class Reference:
     def __init__(self, lower: Callable[[], ModuleOp]) -> None:
         self.lower = lower
         self._keys: dict[str, str | None] = {}
+        self._small: dict[str, bool] = {}
+
+    def is_small(self, settings: SearchSettings) -> bool:
+        """Whether the graph has so few operations that each size is searched whole."""
+        from mgn.passes.saturate.choose_operations import is_small
+
+        said = repr(settings)
+        if said not in self._small:
+            module = self.lower()
+            _run_to_search(module, settings)
+            (graph,) = graphs_of(module)
+            self._small[said] = is_small(graph)
+        return self._small[said]
 
     def key(self, settings: SearchSettings) -> str | None:
         """A digest of all that the choice depends on; None where that cannot be told."""
@@ -122,9 +136,14 @@ def _search(module: ModuleOp, settings: SearchSettings) -> "ChosenOperations | N
     from mgn.passes.saturate import Saturate
     from mgn.passes.saturate.choose_operations import choose_operations
 
+    _run_to_search(module, settings)
+    return choose_operations(module, Saturate.of(settings.saturation))
+
+
+def _run_to_search(module: ModuleOp, settings: SearchSettings) -> None:
+    """Runs the passes that come before the search."""
     module.attributes["mgn.device"] = settings.device.to_attribute()
     names = PIPELINES["inference"]
     options = precision_options(settings.precision)
     passes = [find_pass(name)(**options.get(name, {})) for name in names[: names.index("saturate")]]
     run_passes(passes, module, make_context())
-    return choose_operations(module, Saturate.of(settings.saturation))

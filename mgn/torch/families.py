@@ -49,7 +49,7 @@ class Family:
 
     def _reference(self, part: str, recipe: Recipe) -> Reference | None:
         """What a part is searched by; None where it is the first of its structure, or is that one
-        again.
+        again, or has few operations.
         """
         from mgn.passes.saturate.sharing.names import structure_of
 
@@ -58,7 +58,7 @@ class Family:
         first = self._first.setdefault((part, structure_of(graph), places_of(graph)), own)
         settings = SearchSettings(recipe.device, recipe.saturation, recipe.precision)
         is_first = first is own or first.key(settings) == own.key(settings)
-        return None if is_first else first
+        return None if is_first or first.is_small(settings) else first
 
 
 def places_of(graph: GraphOp) -> tuple[Shape, ...]:

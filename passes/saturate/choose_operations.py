@@ -29,8 +29,7 @@ def choose_operations(module: ModuleOp, saturate: Saturate) -> ChosenOperations 
     """What is chosen for the graph of a module, which may be left turned, but has no kernels."""
     device, options = Device.of(module), saturate.options_for(module)
     (graph,) = graphs_of(module)
-    facts = encode_graph(graph).facts
-    if sum(isinstance(fact, NodeFact) for fact in facts.definitions) < LEAST:
+    if is_small(graph):
         return None
     settled: list[tuple[str, Choice]] = []
 
@@ -51,6 +50,12 @@ def choose_operations(module: ModuleOp, saturate: Saturate) -> ChosenOperations 
         rules = tuple(sorted(+report.fired))
         source = Source(structure, sizes_of(graph), rules, is_turned(report))
         return chosen_operations(source, choice.view, chosen, handed)
+
+
+def is_small(graph: GraphOp) -> bool:
+    """Whether a graph is searched whole at every size: it has fewer than `LEAST` operations."""
+    definitions = encode_graph(graph).facts.definitions
+    return sum(isinstance(fact, NodeFact) for fact in definitions) < LEAST
 
 
 def sizes_of(graph: GraphOp) -> str:
