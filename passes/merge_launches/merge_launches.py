@@ -20,13 +20,14 @@ bytes that one has read: those of the arena count by where they lie, whatever va
 Small launches with a barrier on either side are done by each group for itself, and marked
 `{everywhere}`: then no barrier stands behind them.
 
-The price of a launch is the device's `launch_cost`, that of a barrier its `barrier_cost`; a stage
-takes longer than its kernel alone where a resident launch holds fewer work-items at a time. A
-device without barriers keeps its launches, unless `always` is set: then everything that can be is
-merged. Launches before and behind a check of the run stay apart, since a run that fails its checks
-writes no state.
+A launch costs the host the device's `launch_cost`, and the device a little; a barrier costs its
+`barrier_cost`. A stage takes longer than its kernel alone where a resident launch holds fewer
+work-items at a time, and is none where these lack registers. A device without barriers keeps its
+launches, unless `always` is set: then everything that can be is merged. Launches before and behind
+a check of the run stay apart, since a run that fails its checks writes no state.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.context import Context
@@ -46,8 +47,16 @@ from mgn.passes.merge_launches.accesses import (
     accesses,
     next_barriers,
 )
-from mgn.passes.merge_launches.prices import LATENCY, KernelCost, kernel_cost
-from mgn.passes.merge_launches.segments import SIZES, Segment, Stage, cheapest_segments
+from mgn.passes.merge_launches.prices import BEGIN, LATENCY, KernelCost, kernel_cost
+from mgn.passes.merge_launches.segments import (
+    SIZES,
+    WEIGHTS,
+    Order,
+    Prices,
+    Segment,
+    Stage,
+    best_cut,
+)
 
 MOST_REPEATED, MOST_REPEATED_ITEMS = 1 << 16, 1024
 """What a launch reads and writes that every group does for itself, in bytes, and its work-items."""
@@ -94,19 +103,35 @@ class _Merger:
         self._taken = {op.sym_name.data for op in program.residents} | kernels.keys()
 
     def merge(self) -> None:
-        for run in self._runs():
-            if len(run) < 2:
-                continue
-            touched = [accesses(launch, self._kernels) for launch in run]
-            self._repeat(run, touched)
-            barriers = next_barriers(touched)
-            stages = [self._stage(launch) for launch in run]
-            launch, barrier = self._device.launch_cost, self._device.barrier_cost
-            if self._always:
-                launch, barrier = 1.0, 0.0
-            for segment in cheapest_segments(stages, barriers, launch, barrier):
+        runs = [run for run in self._runs() if run]
+        touched = [[accesses(launch, self._kernels) for launch in run] for run in runs]
+        for run, places in zip(runs, touched, strict=True):
+            self._repeat(run, places)
+        orders = [
+            Order([self._stage(launch) for launch in run], next_barriers(places))
+            for run, places in zip(runs, touched, strict=True)
+        ]
+        cut = best_cut(orders, self._prices, WEIGHTS[-1:] if self._always else WEIGHTS)
+        for run, places, order, segments in zip(runs, touched, orders, cut.orders, strict=True):
+            for segment in segments:
                 if segment.items:
-                    self._put_together(run, touched, segment, barriers)
+                    made = self._put_together(run, places, segment, order.barriers)
+                    if not self._always:
+                        saved = self._saved(order, segment, cut.weight)
+                        made.attributes["saved_seconds"] = FloatAttr(saved, f64)
+
+    @property
+    def _prices(self) -> Prices:
+        if self._always:
+            return Prices(1.0, 0.0, 0.0)
+        return Prices(self._device.launch_cost, BEGIN, self._device.barrier_cost)
+
+    def _saved(self, order: Order, segment: Segment, weight: float) -> float:
+        """What a resident launch saves by the prices with which it was chosen."""
+        stages = order.stages[segment.first : segment.end]
+        handed = self._prices.host * (len(stages) - 1)
+        device = sum(stage.alone for stage in stages) - segment.seconds
+        return weight * handed + (1.0 - weight) * device
 
     def _runs(self) -> list[list[LaunchOp]]:
         """Launches that nothing else stands between, and no end of a run's phase."""
@@ -146,7 +171,7 @@ class _Merger:
                 and (self._always or cost.fits(size))
             }
         places = frozenset(place_of(value) for value in launch.arguments)
-        alone = 1.0 if self._always else cost.alone(self._device)
+        alone = 0.0 if self._always else cost.alone
         hidden = 0.0 if self._always else LATENCY
         return Stage(name, alone, self._stages[name], places, self._operations[name], hidden)
 
@@ -180,8 +205,8 @@ class _Merger:
         run: list[LaunchOp],
         touched: list[Accesses],
         segment: Segment,
-        barriers: list[int],
-    ) -> None:
+        barriers: Sequence[int],
+    ) -> ResidentOp:
         launches = run[segment.first : segment.end]
         block = self._program.body.block
         made = ResidentOp(self._name(), segment.items)
@@ -196,12 +221,7 @@ class _Merger:
             if touched[number].everywhere and number + 1 < segment.end:
                 launch.attributes[EVERYWHERE] = UnitAttr()
             made.body.block.add_op(launch)
-        if not self._always:
-            alone = sum(
-                self._device.launch_cost + self._costs[item.kernel_name].seconds
-                for item in launches
-            )
-            made.attributes["saved_seconds"] = FloatAttr(alone - segment.seconds, f64)
+        return made
 
     def _name(self) -> str:
         base = f"{self._program.sym_name.data}_resident"

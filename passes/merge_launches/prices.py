@@ -9,7 +9,7 @@ from math import prod
 from typing import cast
 
 from xdsl.dialects import arith, memref, scf, vector
-from xdsl.dialects.builtin import Float32Type, IntegerAttr, MemRefType
+from xdsl.dialects.builtin import Float32Type, IndexType, IntegerAttr, MemRefType
 from xdsl.ir import Block, Operation, SSAValue
 
 from mgn.dialects.kernel import (
@@ -17,6 +17,7 @@ from mgn.dialects.kernel import (
     Device,
     FuncOp,
     GatherOp,
+    GroupIdOp,
     GroupMmaHeldOp,
     GroupMmaOp,
     MmaOp,
@@ -27,6 +28,7 @@ from mgn.dialects.kernel import (
 from mgn.dialects.kernel.buffers import byte_size
 from mgn.dialects.kernel.lanes import element, lanes
 from mgn.dialects.kernel.matrix_units import CopyChunkOp
+from mgn.passes.merge_launches.registers import IN_ALL, registers_of
 
 UNKNOWN_STEPS = 16
 """Steps of a loop whose bounds are known at run time alone."""
@@ -34,16 +36,22 @@ UNKNOWN_STEPS = 16
 FULL_ITEMS = 1024
 """Work-items of a compute unit beyond which more do not make a kernel faster."""
 
-CROWDING = 0.25
+CROWDING = 0.1
 """The share of its time that a kernel loses where a resident launch gives a compute unit half of
 the work-items that it would have.
 """
 
-BETWEEN = 0.2
-"""What passes on a device between two launches, as a share of what the host takes for one."""
+BEGIN = 2e-6
+"""What passes on a device between two launches, of which the second waits for the first."""
 
 LOSS = 0.08
 """The share of its time that a kernel loses as a stage: all wait for the slowest group."""
+
+UNEVEN = 0.8
+"""The share that a kernel loses besides where some of its work-groups have more to do than others,
+and there are more of them than run at a time: a device gives the next one to the first unit that is
+free, and a stage deals them out beforehand.
+"""
 
 ITEM_SECONDS = 0.5e-9
 """What a stage takes longer for each work-item of a resident group."""
@@ -56,42 +64,37 @@ compiler has the reads of some of these on their way at a time.
 LATENCY = 1.5e-6
 """What the shortest kernel takes, and the shortest stage."""
 
-REGISTERS = 65536
-"""Registers of a compute unit."""
-
-FEW_REGISTERS = 40
-"""Registers of a work-item that carries nothing."""
-
 _ARITHMETIC = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp)
 
 
 @dataclass(frozen=True)
 class KernelCost:
-    """A kernel's time in seconds on an idle device, without its launch, its work-items, and the
-    bytes that all of them read and write.
+    """A kernel's time in seconds on an idle device, without its launch, its work-items, the
+    registers of one, the bytes that all of them read and write, and whether its work-groups have
+    loops of different lengths.
     """
 
     seconds: float
     items: int
     registers: int
     moved: float
+    uneven: bool
 
-    def alone(self, device: Device) -> float:
-        """The time as a launch of its own. The host hands over the next one meanwhile, so that the
-        cost of a launch shows where a kernel takes less; a device begins one some time after
-        another.
-        """
-        return max(device.launch_cost, self.seconds + BETWEEN * device.launch_cost)
+    @property
+    def alone(self) -> float:
+        """The device's time for it as a launch of its own."""
+        return BEGIN + self.seconds
 
     def fits(self, items: int) -> bool:
         """Whether a group of so many work-items has the registers for it."""
-        return self.registers * items <= REGISTERS
+        return self.registers * items <= IN_ALL
 
     def as_stage(self, items: int, device: Device) -> float:
         """The time inside a resident launch of one group of `items` on each compute unit."""
         room = device.compute_units * items
         wanted = min(self.items, device.compute_units * FULL_ITEMS)
         loss = LOSS + CROWDING * max(wanted / room - 1.0, 0.0)
+        loss += UNEVEN * (self.uneven and self.items > room)
         return self.seconds * (1.0 + loss) + ITEM_SECONDS * items
 
 
@@ -110,7 +113,18 @@ def kernel_cost(func: FuncOp, device: Device) -> KernelCost:
         seconds += products / matrix_rate
     seconds = max(seconds / _share(items, device), moved / device.bandwidth)
     waits = LATENCY + _waiting(func.body.block)
-    return KernelCost(seconds + waits, items, _registers(func), moved)
+    return KernelCost(seconds + waits, items, registers_of(func), moved, _is_uneven(func))
+
+
+def _is_uneven(func: FuncOp) -> bool:
+    """Whether how long a loop is depends on the work-group."""
+    own: set[SSAValue] = set()
+    for op in func.walk():
+        if isinstance(op, scf.ForOp) and not own.isdisjoint(op.operands[:2]):
+            return True
+        if isinstance(op, GroupIdOp) or not own.isdisjoint(op.operands):
+            own.update(result for result in op.results if isinstance(result.type, IndexType))
+    return False
 
 
 def _waiting(block: Block) -> float:
@@ -147,16 +161,6 @@ def _wait_of(block: Block) -> float:
 def _share(items: int, device: Device) -> float:
     """The share of its rate that a device reaches with so many work-items."""
     return max(min(items / (device.compute_units * FULL_ITEMS), 1.0), 1e-3) ** 0.5
-
-
-def _registers(func: FuncOp) -> int:
-    """What a work-item holds in the loop that carries the most, and as much again to work with."""
-    carried = [
-        sum(lanes(value.type) for value in op.iter_args)
-        for op in func.walk()
-        if isinstance(op, scf.ForOp)
-    ]
-    return FEW_REGISTERS + 3 * max(carried, default=0) // 2
 
 
 @dataclass

@@ -1,9 +1,14 @@
-"""The cheapest way to cut an order of launches into resident launches and single ones.
+"""The cheapest way to cut orders of launches into resident launches and single ones.
 
 In: for each launch its price alone and as a stage, the places it is given, and where barriers must
-stand. Out: segments, each with the work-items of its groups. The choice is exact: a segment's price
-is a sum over its launches and barriers, so the best cut of the first `n` launches is the best of
-the first `m` and one more segment, for some `m`.
+stand. Out: segments, each with the work-items of its groups. The host hands launches over while the
+device works, so that a run ends when the slower of both has ended: a cut is sought for each of some
+weights of the host's time against the device's, and the one is taken with which a run ends first.
+The cut for a weight is exact: a segment's price is a sum over its launches and barriers, so the
+best cut of the first `n` launches is the best of the first `m` and one more segment, for some `m`.
+
+Some processes are slower hosts: which cores a process runs on decides, and it is not known before.
+So of cuts with which a run ends about as early, the one is taken that a slow host delays least.
 """
 
 from collections.abc import Sequence
@@ -11,6 +16,15 @@ from dataclasses import dataclass
 
 SIZES = {"gpu": (256, 512, 1024), "cpu": (1, 64, 256)}
 """Work-items of a resident group, by the kind of device."""
+
+WEIGHTS = tuple(eighths / 8 for eighths in range(9))
+"""Weights of the host's time for which a cut is sought."""
+
+SLOW_HOST = 2.0
+"""What a launch takes a slow host, as a share of what was measured."""
+
+ABOUT = 1.03
+"""Prices tell no times apart of which one is so many times the other."""
 
 MOST_STAGES = 512
 MOST_ARGUMENTS = 500
@@ -24,9 +38,10 @@ than in proportion, over a minute for 4,400 operations.
 
 @dataclass(frozen=True)
 class Stage:
-    """A launch as segments see it. `alone` is its price as a launch of its own. `seconds` has its
-    time as a stage by the sizes of groups, where it can be one; that is less by `hidden` where no
-    barrier follows, and groups go on at once. Its kernel has so many `operations`.
+    """A launch as segments see it. `alone` is the device's time for it as a launch of its own.
+    `seconds` has its time as a stage by the sizes of groups, where it can be one; that is less by
+    `hidden` where no barrier follows, and groups go on at once. Its kernel has so many
+    `operations`.
     """
 
     kernel: str
@@ -38,9 +53,30 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Order:
+    """Launches that nothing stands between. `barriers` has for each launch the first one behind it
+    from which a barrier parts a span that begins with the launch.
+    """
+
+    stages: Sequence[Stage]
+    barriers: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Seconds that a launch takes the host, that the device takes to begin one, and that a barrier
+    takes.
+    """
+
+    host: float
+    begin: float
+    barrier: float
+
+
+@dataclass(frozen=True)
 class Segment:
     """The launches from `first` to before `end`: one launch of groups of `items`, or a single one
-    as it was, where that is 0. `seconds` is its price.
+    as it was, where that is 0. `seconds` is the device's time for it.
     """
 
     first: int
@@ -49,21 +85,63 @@ class Segment:
     seconds: float
 
 
-def cheapest_segments(
-    stages: Sequence[Stage], barriers: Sequence[int], launch: float, barrier: float
-) -> list[Segment]:
-    """The cut of least price. `barriers` has for each launch the first one behind it from which a
-    barrier parts a span that begins with the launch.
+@dataclass(frozen=True)
+class Cut:
+    """The segments of each order, and the weight that the host's time had."""
+
+    weight: float
+    orders: list[list[Segment]]
+
+    def seconds(self, host: float) -> float:
+        """When a run ends: the device begins a launch when it was handed over, and the one before
+        it has ended.
+        """
+        handed = ended = 0.0
+        for segment in (segment for order in self.orders for segment in order):
+            handed += host
+            ended = max(ended, handed) + segment.seconds
+        return ended
+
+    @property
+    def launches(self) -> int:
+        return sum(map(len, self.orders))
+
+
+def best_cut(orders: Sequence[Order], prices: Prices, weights: Sequence[float] = WEIGHTS) -> Cut:
+    """A cut with which a run of all orders ends at most `ABOUT` times as late as with any weight,
+    or without resident launches: of these, the one that ends first on a slow host.
     """
-    best = [0.0] + [float("inf")] * len(stages)
-    last: list[Segment | None] = [None] * (len(stages) + 1)
-    for first, stage in enumerate(stages):
-        single = Segment(first, first + 1, 0, stage.alone)
-        _keep(single, best, last)
-        for segment in _beginning_at(first, stages, barriers, launch, barrier):
-            _keep(segment, best, last)
+    found = [_segments(order, prices) for order in orders]
+    cuts = [
+        Cut(weight, [_cheapest(segments, prices.host, weight) for segments in found])
+        for weight in weights
+    ]
+    if 0.0 in weights:
+        cuts.append(Cut(0.0, [[item[0] for item in segments] for segments in found]))
+    latest = ABOUT * min(cut.seconds(prices.host) for cut in cuts)
+    early = [cut for cut in cuts if cut.seconds(prices.host) <= latest]
+    return min(early, key=lambda cut: (cut.seconds(SLOW_HOST * prices.host), cut.launches))
+
+
+def _segments(order: Order, prices: Prices) -> list[list[Segment]]:
+    """What can begin at each launch, the launch alone first."""
+    return [
+        [Segment(first, first + 1, 0, stage.alone), *_beginning_at(first, order, prices)]
+        for first, stage in enumerate(order.stages)
+    ]
+
+
+def _cheapest(segments: Sequence[Sequence[Segment]], host: float, weight: float) -> list[Segment]:
+    """The cut of least price, which is `weight` of the host's time and the rest of the device's."""
+    best = [0.0] + [float("inf")] * len(segments)
+    last: list[Segment | None] = [None] * (len(segments) + 1)
+    for first, beginning in enumerate(segments):
+        for segment in beginning:
+            total = best[first] + weight * host + (1.0 - weight) * segment.seconds
+            if total < best[segment.end]:
+                best[segment.end], last[segment.end] = total, segment
     found: list[Segment] = []
-    end = len(stages)
+    end = len(segments)
     while end:
         segment = last[end]
         assert segment is not None
@@ -72,18 +150,11 @@ def cheapest_segments(
     return found[::-1]
 
 
-def _keep(segment: Segment, best: list[float], last: list[Segment | None]) -> None:
-    total = best[segment.first] + segment.seconds
-    if total < best[segment.end]:
-        best[segment.end], last[segment.end] = total, segment
-
-
-def _beginning_at(
-    first: int, stages: Sequence[Stage], barriers: Sequence[int], launch: float, barrier: float
-) -> list[Segment]:
-    """The best segment of each length from a launch on."""
+def _beginning_at(first: int, order: Order, prices: Prices) -> list[Segment]:
+    """The best segment of each length above one from a launch on."""
+    stages, barriers = order.stages, order.barriers
     found: list[Segment] = []
-    sums = dict.fromkeys(stages[first].seconds, launch)
+    sums = dict.fromkeys(stages[first].seconds, prices.begin)
     places: set[object] = set()
     kernels: dict[str, int] = {}
     span_end = barriers[first]
@@ -97,7 +168,7 @@ def _beginning_at(
             break
         waits = -stages[number - 1].hidden if number > first else 0.0
         if number == span_end:
-            waits = barrier
+            waits = prices.barrier
             span_end = barriers[number]
         sums = {
             size: total + waits + stage.seconds[size]

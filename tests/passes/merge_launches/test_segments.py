@@ -1,23 +1,37 @@
-"""The cut of an order of launches into resident launches is the cheapest that there is."""
+"""The cut of orders of launches into resident launches and single ones is the cheapest for each
+weight of the host's time, and the one with which a run ends first.
+"""
 
 from itertools import pairwise, product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mgn.passes.merge_launches.segments import MOST_OPERATIONS, Stage, cheapest_segments
+from mgn.passes.merge_launches.segments import (
+    ABOUT,
+    MOST_OPERATIONS,
+    SLOW_HOST,
+    WEIGHTS,
+    Cut,
+    Order,
+    Prices,
+    Segment,
+    Stage,
+    best_cut,
+)
 
-LAUNCH, BARRIER = 5.0, 1.0
+PRICES = Prices(host=5.0, begin=2.0, barrier=1.0)
 
 
 @st.composite
-def orders(draw: st.DrawFn) -> tuple[list[Stage], list[int]]:
+def orders(draw: st.DrawFn) -> Order:
     """Up to seven launches, of which some cannot be stages, and where barriers must stand."""
     count = draw(st.integers(1, 7))
     stages = [
         Stage(
             f"k{draw(st.integers(0, 2))}",
-            LAUNCH + (own := draw(st.integers(0, 8))),
+            PRICES.begin + (own := draw(st.integers(0, 8))),
             {
                 size: own * draw(st.sampled_from([1.0, 1.5, 3.0]))
                 for size in draw(st.sets(st.sampled_from([256, 512])))
@@ -28,48 +42,104 @@ def orders(draw: st.DrawFn) -> tuple[list[Stage], list[int]]:
         for _ in range(count)
     ]
     barriers = [min(n + draw(st.integers(1, 3)), count) for n in range(count)]
-    return stages, [min(barriers[n:]) for n in range(count)]
+    return Order(stages, [min(barriers[n:]) for n in range(count)])
 
 
-def price(stages: list[Stage], barriers: list[int], first: int, end: int) -> float:
-    """The price of one launch of some launches, infinite where it cannot be."""
+def device_seconds(order: Order, first: int, end: int) -> float:
+    """The device's time for one launch of some launches, infinite where it cannot be."""
+    stages, barriers = order.stages[first:end], order.barriers
     if end == first + 1:
-        return stages[first].alone
+        return stages[0].alone
     meets, start = {end}, first
     while barriers[start] < end:
         start = barriers[start]
         meets.add(start)
-    saved = sum(stages[n].hidden for n in range(first, end) if n + 1 not in meets)
-    sizes = set.intersection(*(set(stage.seconds) for stage in stages[first:end]))
-    times = [sum(stage.seconds[size] for stage in stages[first:end]) for size in sizes]
-    return LAUNCH + BARRIER * (len(meets) - 1) + min(times, default=float("inf")) - saved
+    saved = sum(order.stages[n].hidden for n in range(first, end) if n + 1 not in meets)
+    sizes = set.intersection(*(set(stage.seconds) for stage in stages))
+    times = [sum(stage.seconds[size] for stage in stages) for size in sizes]
+    barrier = PRICES.barrier * (len(meets) - 1)
+    return PRICES.begin + barrier + min(times, default=float("inf")) - saved
+
+
+def cuts(order: Order) -> list[list[Segment]]:
+    """Every way to cut an order."""
+    count = len(order.stages)
+    found: list[list[Segment]] = []
+    for parted in product([False, True], repeat=count - 1):
+        ends = [0, *(n for n, part in enumerate(parted, 1) if part), count]
+        found.append(
+            [Segment(a, b, int(b > a + 1), device_seconds(order, a, b)) for a, b in pairwise(ends)]
+        )
+    return found
+
+
+def price(segments: list[Segment], weight: float) -> float:
+    return sum(weight * PRICES.host + (1 - weight) * segment.seconds for segment in segments)
 
 
 @settings(max_examples=120, deadline=None)
-@given(orders())
-def test_no_other_cut_is_cheaper(order: tuple[list[Stage], list[int]]) -> None:
-    stages, barriers = order
-    found = cheapest_segments(stages, barriers, LAUNCH, BARRIER)
+@given(orders(), st.sampled_from(WEIGHTS))
+def test_no_other_cut_is_cheaper_with_a_weight(order: Order, weight: float) -> None:
+    (found,) = best_cut([order], PRICES, [weight]).orders
     edges = [0, *(segment.end for segment in found)]
-    assert edges[-1] == len(stages) and [s.first for s in found] == edges[:-1]
+    assert edges[-1] == len(order.stages) and [s.first for s in found] == edges[:-1]
     for segment in found:
-        assert segment.seconds == price(stages, barriers, segment.first, segment.end)
+        assert segment.seconds == device_seconds(order, segment.first, segment.end)
         assert bool(segment.items) == (segment.end > segment.first + 1)
-    prices: list[float] = []
-    for cuts in product([False, True], repeat=len(stages) - 1):
-        ends = [0, *(n for n, cut in enumerate(cuts, 1) if cut), len(stages)]
-        pairs = pairwise(ends)
-        prices.append(sum(price(stages, barriers, first, end) for first, end in pairs))
-    assert sum(segment.seconds for segment in found) == min(prices)
+    possible = [cut for cut in cuts(order) if all(item.seconds < 1e9 for item in cut)]
+    assert price(found, weight) == min(price(cut, weight) for cut in possible)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(orders(), min_size=1, max_size=3))
+def test_a_run_ends_about_as_early_as_with_any_weight_or_without_resident_launches(
+    found: list[Order],
+) -> None:
+    best = best_cut(found, PRICES)
+    others = [apart(found), *(best_cut(found, PRICES, [weight]) for weight in WEIGHTS)]
+    first = min(cut.seconds(PRICES.host) for cut in others)
+    assert best.seconds(PRICES.host) <= ABOUT * first
+    for cut in others:
+        if cut.seconds(PRICES.host) <= ABOUT * first:
+            slow = SLOW_HOST * PRICES.host
+            assert best.seconds(slow) <= cut.seconds(slow)
+
+
+def apart(orders: list[Order]) -> Cut:
+    """Each launch by itself."""
+    return Cut(
+        0.0,
+        [
+            [Segment(n, n + 1, 0, stage.alone) for n, stage in enumerate(order.stages)]
+            for order in orders
+        ],
+    )
+
+
+@pytest.mark.parametrize(("seconds", "launches"), [(1.0, 1), (40.0, 3)])
+def test_launches_are_joined_where_the_host_is_the_slower_one(
+    seconds: float, launches: int
+) -> None:
+    """A stage takes 1.2 times as long as its kernel: where kernels are long, the host waits."""
+    stage = Stage("k", PRICES.begin + seconds, {256: 1.2 * seconds}, frozenset(), hidden=0.0)
+    cut = best_cut([Order([stage] * 3, [1, 2, 3])], PRICES)
+    assert cut.launches == launches
+
+
+def test_the_device_begins_what_was_handed_over_when_the_launch_before_has_ended() -> None:
+    cut = Cut(0.5, [[Segment(0, 1, 0, 1.0), Segment(1, 2, 0, 9.0)], [Segment(0, 1, 0, 2.0)]])
+    assert cut.seconds(5.0) == 5.0 + 5.0 + 9.0 + 2.0
+    assert cut.seconds(0.0) == 1.0 + 9.0 + 2.0
 
 
 def test_kernels_of_too_many_operations_together_stay_apart() -> None:
     def stage(kernel: str, operations: int) -> Stage:
-        return Stage(kernel, LAUNCH + 1.0, {256: 1.0}, frozenset(), operations)
+        return Stage(kernel, PRICES.begin + 1.0, {256: 1.0}, frozenset(), operations)
 
     def ends(*stages: Stage) -> list[int]:
-        barriers = [len(stages)] * len(stages)
-        return [item.end for item in cheapest_segments(stages, barriers, LAUNCH, BARRIER)]
+        order = Order(stages, [len(stages)] * len(stages))
+        (segments,) = best_cut([order], PRICES).orders
+        return [item.end for item in segments]
 
     most = MOST_OPERATIONS
     assert ends(stage("a", most - 1), stage("b", 1), stage("a", most - 1)) == [3]
