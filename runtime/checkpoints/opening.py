@@ -57,6 +57,11 @@ class Shards(Entries):
     def __getitem__(self, name: str) -> StoredArray:
         file = self._files[name]
         if file not in self._opened:
+            if not file.is_file():
+                raise WeightsError(
+                    f"{self._path}: {shown(name)} is to be in {file}, and there is no such file; "
+                    "put all files that the index names beside it"
+                )
             self._opened[file] = _read_file(file)
         if name not in self._opened[file]:
             raise WeightsError(f"{self._path}: {shown(name)} is to be in {file}, and is not")

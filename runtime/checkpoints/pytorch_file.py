@@ -5,9 +5,11 @@ the names of both and a dot between; or a WeightsError. PyTorch reads it, with `
 of what a pickle can do it does no more than make tensors.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from mgn.version import DISTRIBUTION
 
 _MOST_NESTED = 8
 _ARCHIVE = b"PK\x03\x04"
+_NAMED = re.compile(r"GLOBAL ([\w.]+)")
 
 _DTYPES = {dtype.name: dtype for dtype in (*DTYPES.values(), *FLOATS_OF_8_BITS.values())}
 """Dtypes by their names, which NumPy and PyTorch share."""
@@ -39,14 +42,27 @@ def pytorch_entries(path: Path) -> dict[str, StoredArray]:
         held = torch.load(path, map_location="cpu", weights_only=True, mmap=is_archive)
     except (OSError, MemoryError):
         raise
+    except UnpicklingError as error:
+        raise WeightsError(_refused(path, str(error))) from None
     except Exception as error:  # pickle and PyTorch raise what they come upon
-        raise WeightsError(f"{path} is no whole file of tensors: {clipped(error)}") from None
+        said = f"{type(error).__name__}: {error}"
+        raise WeightsError(f"{path} is no whole file of tensors: {clipped(said)}") from None
     found: dict[str, StoredArray] = {}
     for name, tensor in _tensors(held, "", path):
         if name in found:
             raise WeightsError(f"{path} holds {shown(name)} twice")
         found[name] = _stored(tensor)
     return found
+
+
+def _refused(path: Path, said: str) -> str:
+    """What is said of a pickle that makes other things; PyTorch's advice is to let it do so."""
+    name = _NAMED.search(said)
+    what = f" ({clipped(name[1])})" if name else ""
+    return (
+        f"{path} holds what is no tensor{what}, and is not loaded, as it could run any program; "
+        "save tensors alone, as torch.save(module.state_dict(), path) or safetensors do"
+    )
 
 
 def _tensors(held: Any, prefix: str, path: Path, depth: int = 0) -> Iterator[tuple[str, Any]]:

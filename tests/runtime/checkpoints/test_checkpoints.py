@@ -209,8 +209,12 @@ def test_a_name_that_an_index_promises_in_vain_is_told(tmp_path: Path) -> None:
     folder = sharded(tmp_path, {"d": "model-1.safetensors", "e": "nowhere.safetensors"})
     with pytest.raises(WeightsError, match=r"'d' is to be in .*model-1\.safetensors, and is not"):
         load_params(folder, {"d": ("f32", (3, 32))})
-    with pytest.raises(WeightsError, match="No such file"):
-        load_params(folder, {"e": ("f32", (3, 32))})
+    (folder / "within.safetensors").mkdir()
+    for file in ("nowhere", "within"):
+        sharded(tmp_path, {"e": f"{file}.safetensors"})
+        message = rf"index\.json: 'e' is to be in .*{file}\.safetensors, and there is no such file"
+        with pytest.raises(WeightsError, match=message):
+            load_params(folder, {"e": ("f32", (3, 32))})
 
 
 def test_a_folder_that_does_not_say_which_file_is_meant_is_told(tmp_path: Path) -> None:
@@ -280,9 +284,17 @@ def test_tensors_of_pytorch_are_read_where_it_is_installed(tmp_path: Path) -> No
     (tmp_path / "rubbish.pt").write_bytes(b"\x80\x05K\x01." * 50)
     torch.save([1, 2], tmp_path / "list.pt")
     torch.save(Path, tmp_path / "hostile.pt")
-    for name in ("rubbish.pt", "list.pt", "hostile.pt"):
-        with pytest.raises(WeightsError, match=name):
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "module.pt")
+    said = {
+        "rubbish.pt": "no whole file of tensors: [A-Z]",
+        "list.pt": "holds list, not tensors by name",
+        "hostile.pt": r"holds what is no tensor \(pathlib[\w.]*\), .* save tensors alone",
+        "module.pt": r"no tensor \(torch.nn.modules.linear.Linear\), .*state_dict\(\)",
+    }
+    for name, message in said.items():
+        with pytest.raises(WeightsError, match=f"{name}.*{message}") as error:
             open_checkpoint(tmp_path / name)
+        assert "weights_only" not in str(error.value)
 
 
 def test_views_of_pytorch_give_their_values_and_tensors_without_any_are_told(
