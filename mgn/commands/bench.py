@@ -90,3 +90,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     sys.stdout.write(benchmark(arguments))
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

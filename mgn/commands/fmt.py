@@ -100,3 +100,7 @@ def _print(text: str) -> None:
 def _write(source: Source, text: str) -> None:
     assert source.path is not None
     write_whole(source.path, text.encode("utf-8"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

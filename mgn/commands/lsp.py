@@ -54,3 +54,7 @@ def _serve(_: argparse.Namespace) -> int:
         finally:
             server.stop_all()
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -92,6 +92,12 @@ def test_every_command_says_its_version(name: str, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == f"{name} {mgn.__version__}\n"
 
 
+@pytest.mark.parametrize("target", CONFIGURATION["project"]["scripts"].values())
+def test_the_module_of_a_command_is_the_command(target: str) -> None:
+    module = ROOT / Path(*target.partition(":")[0].split(".")).with_suffix(".py")
+    assert module.read_text().endswith('if __name__ == "__main__":\n    sys.exit(main())\n')
+
+
 def test_what_says_how_mgn_is_installed_names_the_distribution_and_an_extra() -> None:
     project = CONFIGURATION["project"]
     told = re.compile(r"pip install '(\w[\w-]*)\[([\w-]+)\]'")
