@@ -126,13 +126,32 @@ def slice_scatter(
     """x with a part of it replaced."""
     axis = axis_of(dim, len(shape_of(x)))
     first, last = bounds(start, end, shape_of(x)[axis])
-    if step != 1:
-        raise Unsupported("a slice_scatter with steps")
     src = as_element(b, src, call.element)
     if first == last:
         return x
-    shape = [last - first if i == axis else size for i, size in enumerate(shape_of(x))]
-    return _with_part(b, x, broadcasted(b, src, shape), axis, first)
+    count = -(-(last - first) // step)
+    shape = [count if i == axis else size for i, size in enumerate(shape_of(x))]
+    src = broadcasted(b, src, shape)
+    return _with_part(b, x, _among(b, x, src, axis, first, last, step), axis, first)
+
+
+def _among(
+    b: Emitter, x: SSAValue, src: SSAValue, axis: int, first: int, last: int, step: int
+) -> SSAValue:
+    """The part of x from the first place to the last one replaced, each step-th of src."""
+    whole = (last - first) // step
+    if step == 1 or not whole:
+        return src
+    shape = shape_of(x)
+    head, tail = shape[:axis], shape[axis + 1 :]
+    runs = part_of(b, x, axis, first, first + whole * step)
+    runs = reshaped(b, runs, (*head, whole, step, *tail))
+    begun = reshaped(b, part_of(b, src, axis, 0, whole), (*head, whole, 1, *tail))
+    runs = b.concat([begun, part_of(b, runs, axis + 1, 1, step)], axis=axis + 1)
+    part = reshaped(b, runs, (*head, whole * step, *tail))
+    if shape_of(src)[axis] == whole:
+        return part
+    return b.concat([part, part_of(b, src, axis, whole, whole + 1)], axis=axis)
 
 
 @aten("select_scatter")
