@@ -17,7 +17,7 @@ VECTORISER = "CL_CONFIG_CPU_VECTORIZER_MODE"
 
 
 def passes_in_a_process_with_sub_groups(path: str) -> None:
-    """Runs a file's tests of the unit where the CPU's driver makes sub-groups; skips in there."""
+    """Runs a folder's tests of the unit where the CPU's driver makes sub-groups; skips in there."""
     if os.environ.get(VECTORISER) == "0" or os.environ.get("MGN_TEST_DEVICE", "cpu") != "cpu":
         pytest.skip("the tests below run in this process")
     on_the_device = ["-m", "sub_groups", path]
@@ -34,7 +34,7 @@ def device(cl_queue: Any, monkeypatch: pytest.MonkeyPatch) -> Device:  # noqa: F
     if not device_description(cl_queue).is_cpu:
         return DEVICES["nvidia-h200"]
     if os.environ.get(VECTORISER) != "0":
-        pytest.skip("run in a process of its own by the first test of this file")
+        pytest.skip("run in a process of its own by lower_kernels/test_in_sub_groups.py")
     # That driver takes minutes to optimise exchanges between registers.
     monkeypatch.setattr(opencl_fixture, "build_options", lambda queue: [UNOPTIMISED])
     rates = DEVICES["nvidia-h200"].matrix_rates

@@ -30,7 +30,7 @@ from tests.passes.lower_kernels.attention.attention_reference import (
 )
 from tests.passes.lower_kernels.attention.test_attention_kernels import CASES, Shape
 from tests.support.lower_fixture import CPU, fused_kernel, lowered, run, scheduled
-from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
+from tests.support.matrix_unit_fixture import device  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 NAMES = ("bf16", "f16", "tf32")
@@ -56,11 +56,6 @@ UNIT = 2.0**-23
 
 WEIGHING = {"bf16": 2.0**-16, "f16": 2.0**-20, "tf32": 2.0**-20}
 """A weight is taken as two numbers of 8 or 11 bits."""
-
-
-@pytest.mark.long
-def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
-    passes_in_a_process_with_sub_groups(__file__)
 
 
 def kernel_of(

@@ -27,16 +27,11 @@ from tests.passes.lower_kernels.attention.test_attention_matrix import (
     rounded,
 )
 from tests.support.lower_fixture import lowered, pieces, run
-from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
+from tests.support.matrix_unit_fixture import device  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 Array = np.ndarray
 TOLERANCE = {"bf16": 2e-2, "f16": 3e-3, "tf32": 3e-3}
-
-
-@pytest.mark.long
-def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
-    passes_in_a_process_with_sub_groups(__file__)
 
 
 def check(

@@ -12,7 +12,7 @@ import pytest
 
 from mgn.dialects.kernel import Device
 from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel, scheduled
-from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
+from tests.support.matrix_unit_fixture import device  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 SHAPES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
@@ -25,11 +25,6 @@ SHAPES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
 """Queries, keys, heads, heads of keys, sizes of heads; how they are scored. In the third one the
 first queries see no key, and in the last one all.
 """
-
-
-@pytest.mark.long
-def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
-    passes_in_a_process_with_sub_groups(__file__)
 
 
 def kernel_of(

@@ -15,7 +15,7 @@ from mgn.dialects.kernel import Device
 from mgn.passes.schedules.attention.gradient_matrix import SHAPES as TILES
 from mgn.passes.schedules.attention.gradient_matrix import UNITS
 from tests.support.lower_fixture import Run, check_all, fused_kernel, scheduled
-from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
+from tests.support.matrix_unit_fixture import device  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 SHAPES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
@@ -30,11 +30,6 @@ ROUNDINGS: dict[str, Callable[[Any, Any], Any]] = {
     "tf32": lambda b, value: b.round_tf32(value),
 }
 """What a unit multiplies → how an operand comes to be rounded to that."""
-
-
-@pytest.mark.long
-def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
-    passes_in_a_process_with_sub_groups(__file__)
 
 
 def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:

@@ -14,7 +14,7 @@ import pytest
 from mgn.dialects.fusion.attention_bodies import ATTENTION_GRADIENT
 from mgn.dialects.kernel import Device
 from tests.support.lower_fixture import Run, check_all, expected, forms_of, fused_kernel, scheduled
-from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
+from tests.support.matrix_unit_fixture import device  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 _, QUERIES, KEYS = ATTENTION_GRADIENT
@@ -25,11 +25,6 @@ ROUNDINGS: dict[str, Callable[[Any, Any], Any]] = {
     "bf16": lambda b, value: b.cast(value, "f32"),
     "tf32": lambda b, value: b.round_tf32(value),
 }
-
-
-@pytest.mark.long
-def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
-    passes_in_a_process_with_sub_groups(__file__)
 
 
 def kernel_of(name: str, how: dict[str, Any], unit: str, bias: bool = False) -> Any:

@@ -14,7 +14,7 @@ from tests.passes.lower_kernels.product.test_tensor_product import (
     product_of,
 )
 from tests.support.lower_fixture import check_all, lowered, same_values
-from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
+from tests.support.matrix_unit_fixture import device  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 DEEP: list[dict[str, int]] = [
@@ -24,11 +24,6 @@ DEEP: list[dict[str, int]] = [
 ]
 SIZES = ((66, 84, 64), (34, 132, 1544))
 """One or two blocks of the shared axis, and two or three times as many as there are stages."""
-
-
-@pytest.mark.long
-def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
-    passes_in_a_process_with_sub_groups(__file__)
 
 
 @pytest.mark.parametrize("tiling", DEEP, ids=lambda t: "x".join(map(str, t.values())))

@@ -15,13 +15,8 @@ from mgn.dialects.kernel import DEVICES, BarrierOp, Device
 from mgn.dialects.kernel.sub_groups import SubGroupShuffleOp
 from tests.passes.lower_kernels.product.test_few_rows import runs_of
 from tests.support.lower_fixture import check_all, fused_kernel, lowered, same_values
-from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
+from tests.support.matrix_unit_fixture import device  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
-
-
-@pytest.mark.long
-def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
-    passes_in_a_process_with_sub_groups(__file__)
 
 
 class AskingWriter(Writer):

@@ -28,18 +28,13 @@ from tests.support.lower_fixture import (
     run,
     same_values,
 )
-from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
+from tests.support.matrix_unit_fixture import device  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 SIZES = [(32, 96, 64), (5, 6, 14), (66, 84, 264), (34, 132, 24), (33, 98, 130), (130, 66, 2)]
 FORMS = {"rms": rms_before, "layer": layer_before}
 ULP = {"bf16": 2.0**-7, "f16": 2.0**-10, "tf32": 2.0**-10}
 """The distance of neighbouring numbers of a type, relative to them, at most."""
-
-
-@pytest.mark.long
-def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
-    passes_in_a_process_with_sub_groups(__file__)
 
 
 def tiling_of(number: int, unit: Device) -> dict[str, int]:

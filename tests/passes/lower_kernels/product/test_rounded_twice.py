@@ -9,15 +9,10 @@ from mgn.dialects.kernel import Device
 from mgn.dialects.types import ELEMENT_TYPES
 from tests.passes.lower_kernels.product.test_tensor_product import GROUPS
 from tests.support.lower_fixture import fused_kernel, run
-from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
+from tests.support.matrix_unit_fixture import device  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 ROWS, COLUMNS, DEPTH = 64, 64, 64
-
-
-@pytest.mark.long
-def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
-    passes_in_a_process_with_sub_groups(__file__)
 
 
 @pytest.mark.parametrize("half", ["bf16", "f16"])

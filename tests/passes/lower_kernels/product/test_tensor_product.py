@@ -42,7 +42,7 @@ from tests.support.lower_fixture import (
     same_values,
     scheduled,
 )
-from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
+from tests.support.matrix_unit_fixture import device  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 TYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}
@@ -63,11 +63,6 @@ ODD_SIZES = [(64, 64, 64), (67, 84, 101), (34, 132, 24), (5, 6, 7), (130, 129, 2
 
 GROUP_SIZES = [(64, 64, 64), (66, 129, 64), (67, 84, 101), (5, 6, 7), (129, 66, 128), (32, 32, 264)]
 """Both operands copied, one, and none."""
-
-
-@pytest.mark.long
-def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
-    passes_in_a_process_with_sub_groups(__file__)
 
 
 Prologue = Callable[[Any, SSAValue], SSAValue]
