@@ -224,13 +224,14 @@ class Trainer:
         Where a step has several batches, the outputs are those of this one. With the last of them,
         those that are float scalars are means over the step's batches. Of several ranks, each is
         given the whole batch, or its rows alone; outputs that are scalars are those of the whole
-        batch, and others those of the rank's rows.
+        batch, and others those of the rank's rows. InputError where a batch does not fit.
         """
-        if self.shared is None:
-            outputs = self.executable.run(batch)
-        else:
-            with self.crew.guard():
-                outputs = self.shared.step(self._steps, batch)
+        with self._trains.taking(batch):
+            if self.shared is None:
+                outputs = self.executable.run(batch)
+            else:
+                with self.crew.guard():
+                    outputs = self.shared.step(self._steps, batch)
         self._pending += 1
         if self._pending < self.accumulate:
             return outputs
@@ -246,6 +247,7 @@ class Trainer:
     ) -> dict[str, np.ndarray]:
         """The outputs of the graph, or of `eval_graph`, for a batch, without a step: nothing drops
         out, and no state is written. `averaged` takes the averages of the parameters instead.
+        InputError where a batch does not fit.
         """
         if averaged and not self._averaged:
             raise MgnError("there are no averages of parameters; ema=0.999 keeps them")
@@ -256,8 +258,9 @@ class Trainer:
                 self._evaluation[averaged] = self._compiled(module)
         division = self._evaluates.division
         if self.shared is None or division is None:
-            return self._evaluation[averaged].run(batch)
-        with self.crew.guard():
+            with self._evaluates.taking(batch):
+                return self._evaluation[averaged].run(batch)
+        with self._evaluates.taking(batch), self.crew.guard():
             if averaged:
                 names = [average_name(name) for name in self.trained]
                 self.shared.share_averages(names, self._steps)

@@ -1,6 +1,7 @@
 """The trainer: steps, what is kept of them, and what goes on from there."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -165,6 +166,69 @@ def test_a_parameter_without_a_value_is_named() -> None:
     trainer.params["w"] = np.array([1, 2, 3, 4], np.float32)
     assert trainer.step({"x": x})["loss"] == 30
     np.testing.assert_array_equal(trainer.params["w"], np.array([0.5, 1, 1.5, 2], np.float32))
+
+
+DENSE = """
+graph dense{dimension}(x: f32[{size}, 4]) {{
+  param w: f32[4, 2] = normal(0.5)
+  y = matmul(x, w)
+  loss = mean(mean(y * y, axis=1), axis=0)
+  return loss
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dimension", "size", "dims", "remedy"),
+    [
+        ("[B]", "B", {"B": 8}, r"another mgn\.Trainer, of dims=\{'B': 5\}"),
+        ("[B = 8]", "B", None, r"another mgn\.Trainer, of dims=\{'B': 5\}"),
+        ("", "8", None, r"graph dense\[B = 8\], and train .* of dims=\{'B': 5\}"),
+    ],
+)
+def test_a_batch_of_another_size_is_refused_with_what_to_do(
+    dimension: str, size: str, dims: dict[str, int] | None, remedy: str
+) -> None:
+    module = mgn.parse(DENSE.format(dimension=dimension, size=size))
+    trainer = mgn.Trainer(module, dims=dims)
+    said = rf"'x' has shape \[5, 4\], not \[8, 4\].*\n.*has 8 .* this one 5: leave out .*{remedy}"
+    for call in (trainer.step, trainer.run_eval):
+        with pytest.raises(InputError, match=said):
+            call({"x": np.zeros((5, 4), np.float32)})
+    assert trainer.steps == 0
+
+
+def test_the_remedy_for_a_batch_of_another_size_works() -> None:
+    module = mgn.parse(DENSE.format(dimension="[B = 8]", size="B"))
+    first, other = (mgn.Trainer(module, dims=dims) for dims in (None, {"B": 5}))
+    first.step({"x": np.ones((8, 4), np.float32)})
+    other.load_state(first.state())
+    other.step({"x": np.ones((5, 4), np.float32)})
+    assert other.steps == 2
+
+
+def test_a_graph_of_fixed_sizes_is_to_be_built_for_another_batch(trainer: mgn.Trainer) -> None:
+    ragged = {name: array[:5] for name, array in batch().items()}
+    with pytest.raises(InputError, match=r"16 examples, and this one 5: .* whose inputs have 5"):
+        trainer.step(ragged)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"x": np.zeros((8, 5), np.float32)},
+        {"x": np.zeros((5, 5), np.float32)},
+        {"x": np.zeros(5, np.float32)},
+        {"x": 3},
+        {},
+        3,
+    ],
+)
+def test_what_is_no_batch_of_another_size_is_told_nothing_of_sizes(given: Any) -> None:
+    trainer = mgn.Trainer(mgn.parse(DENSE.format(dimension="", size="8")))
+    with pytest.raises(InputError) as caught:
+        trainer.step(given)
+    assert "leave out" not in str(caught.value)
 
 
 def test_a_run_in_training_mode_is_a_step() -> None:

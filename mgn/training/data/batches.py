@@ -293,6 +293,9 @@ class IterableBatches:
             except InputError as error:
                 faults.append(f"{shown(name)} {error}")
         if faults:
+            found = other_size(value, self.inputs)
+            if found is not None and found[0] > found[1]:
+                faults.append(f"cut it into batches of {found[1]}; the last one may have fewer")
             raise InputError("\n".join(f"{self.name}: batch {index}: {item}" for item in faults))
         return batch, count
 
@@ -308,6 +311,22 @@ class IterableBatches:
         if len(sizes) != 1 or len(counts) != 1 or not 0 < min(counts) < min(sizes):
             return None
         return counts.pop()
+
+
+def other_size(batch: Mapping[str, Any], inputs: InputTypes) -> tuple[int, int] | None:
+    """How many examples a batch has, and how many it is to have, where its arrays differ from
+    their inputs in that alone; None where they do not.
+    """
+    if not isinstance(batch, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return None
+    axes = {name: shape for name, (_, shape) in inputs.items() if shape}
+    shapes = {name: tuple(getattr(batch.get(name), "shape", ())) for name in axes}
+    if any(not shapes[name] or shapes[name][1:] != axes[name][1:] for name in axes):
+        return None
+    counts, sizes = ({shape[0] for shape in found.values()} for found in (shapes, axes))
+    if len(counts) != 1 or len(sizes) != 1 or counts == sizes:
+        return None
+    return counts.pop(), sizes.pop()
 
 
 def _batch_size(inputs: InputTypes, name: str) -> int:

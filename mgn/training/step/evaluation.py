@@ -12,8 +12,10 @@ ones; so it has a graph for each:
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -22,8 +24,9 @@ from mgn.dialects.mgn.structure import ParamOp, graphs_of, parameters_of
 from mgn.distributed.crew import Crew
 from mgn.modules.module import Module
 from mgn.passes.mixed_precision import round_products
+from mgn.runtime.errors import InputError
 from mgn.runtime.host_arrays import shown
-from mgn.training.data.batches import InputTypes, input_types
+from mgn.training.data.batches import InputTypes, input_types, other_size
 from mgn.training.data.shards import Division, divide
 from mgn.training.step.extension import ExtendedGraph
 from mgn.training.step.step import average_name, wide_type
@@ -62,6 +65,36 @@ class BoundGraph:
     def parameters(self) -> frozenset[str]:
         """The names of the graph's parameters."""
         return frozenset(parameters_of(self._whole))
+
+    @contextmanager
+    def taking(self, batch: Mapping[str, Any]) -> Iterator[None]:
+        """An InputError inside of it says what to do with a batch of another size."""
+        try:
+            yield
+        except InputError as error:
+            found = other_size(batch, self.inputs)
+            if found is None or (self.division and found[0] == self.division.rows):
+                raise
+            raise InputError(f"{error}\n{self._remedy(*found)}") from None
+
+    def _remedy(self, count: int, size: int) -> str:
+        """What to do with a batch of `count` examples, where there are to be `size`."""
+        signatures = {item.name: item for item in self.module.signatures}
+        leading = signatures[self.graph].leading if self.graph in signatures else None
+        if leading is not None:
+            other = f"train with another mgn.Trainer, of dims={{'{leading}': {count}}}"
+        elif self.graph in signatures:
+            other = (
+                f"write a dimension in the place of the size, graph {self.graph}[B = {size}], "
+                f"and train with another mgn.Trainer, of dims={{'B': {count}}}"
+            )
+        else:
+            other = f"train with another mgn.Trainer, of a graph whose inputs have {count}"
+        return (
+            f"a batch of graph '{self.graph}' has {size} examples, and this one {count}: leave out "
+            f"a last batch of another size, as fit does in training; or {other}, and give it this "
+            "one's state by load_state"
+        )
 
     @cached_property
     def _whole(self) -> ModuleOp:
