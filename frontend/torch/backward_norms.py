@@ -143,3 +143,24 @@ def batch_norm_backward(
     of_weight = b.sum(b.mul(sent, normal), axis=axes, keepdims=False)
     of_bias = b.sum(sent, axis=axes, keepdims=False)
     return asked(b, call, output_mask, (of_x, of_weight, of_bias))
+
+
+@aten("_weight_norm_interface_backward")
+def weight_norm_backward(
+    b: Emitter,
+    call: Call,
+    grad: SSAValue,
+    v: SSAValue,
+    g: SSAValue,
+    norms: SSAValue,
+    dim: int,
+) -> list[SSAValue]:
+    """Of a weight `v·g/|v|`, its norms over all axes but one: the gradients of v and of g."""
+    wide = statistics_element(norms)
+    sent, value, scale, norm = (as_element(b, item, wide) for item in (grad, v, g, norms))
+    rank = len(shape_of(v))
+    axes = tuple(axis for axis in range(rank) if axis != dim % rank)
+    product = b.mul(sent, value)
+    of_scale = b.div(b.sum(product, axis=axes, keepdims=True) if axes else product, norm)
+    along = b.mul(value, b.div(of_scale, norm))
+    return [b.mul(b.div(scale, norm), b.sub(sent, along)), of_scale]

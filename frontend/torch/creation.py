@@ -40,6 +40,12 @@ def zeros(b: Emitter, call: Call, *like: Any, **named: Any) -> SSAValue:
     return filled(b, call, 0)
 
 
+@aten("new_empty_strided")
+def memory(b: Emitter, call: Call, *like: Any, **named: Any) -> SSAValue:
+    """Memory that is not set, which another value is copied to: zeros, as it may hold anything."""
+    return filled(b, call, 0)
+
+
 @aten("ones", "ones_like", "new_ones")
 def ones(b: Emitter, call: Call, *like: Any, **named: Any) -> SSAValue:
     """Ones."""

@@ -39,6 +39,13 @@ def _batch_norm() -> tuple[object, ...]:
     return T(4, 3, 5), x, weight, None, None, mean, rstd, True, 1e-3, [True, True, True]
 
 
+def weight_norm(shape: tuple[int, ...], dim: int) -> tuple[object, ...]:
+    """Of a weight whose norms are over all axes but one."""
+    v, g = T(*shape), T(*(size if axis == dim else 1 for axis, size in enumerate(shape)))
+    _, norms = aten._weight_norm_interface(v, g, dim)
+    return T(*shape), v, g, norms, dim
+
+
 def _adaptive_max_pool() -> tuple[object, ...]:
     x = T(2, 3, 7, 8)
     return T(2, 3, 3, 5), x, torch.ops.aten.adaptive_max_pool2d(x, [3, 5])[1]
@@ -80,4 +87,5 @@ CASES: dict[str, Case] = {
     "native_layer_norm_backward.default": _layer_norm,
     "native_group_norm_backward.default": _group_norm,
     "native_batch_norm_backward.default": _batch_norm,
+    "_weight_norm_interface_backward.default": lambda: weight_norm((4, 3, 5), 2),
 }  # fmt: skip

@@ -105,6 +105,20 @@ def test_gradients_flow_through_attention() -> None:
     check_training(Attention(), torch.randn(2, 7, 24))
 
 
+LAYERS = {
+    "an activation in place": lambda: nn.Sequential(
+        nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 2)
+    ),
+    "a weight with a norm": lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)),
+}
+
+
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+def test_gradients_of_a_layer_are_left_to_mgn_whole(make) -> None:
+    check_training(make(), torch.randn(2, 3, 4))
+    assert backend.built and not any(made for item in backend.built for made, _ in item.steps)
+
+
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_attention_whose_heads_share_keys_is_left_to_mgn_whole(is_causal: bool) -> None:
     class Grouped(torch.nn.Module):

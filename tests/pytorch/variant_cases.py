@@ -2,6 +2,7 @@
 
 import torch
 
+from tests.pytorch.backward_cases import weight_norm
 from tests.pytorch.operator_cases import B, Case, N, P, T
 
 
@@ -149,5 +150,8 @@ VARIANTS: list[tuple[str, Case]] = [
         [False, True, False])),
     ("_adaptive_avg_pool2d_backward.default", lambda: (T(3, 1, 1), T(3, 7, 8))),
     ("embedding_dense_backward.default", lambda: (T(4, 3), N(7, 4), 7, -1, False)),
+    ("_weight_norm_interface_backward.default", lambda: weight_norm((4, 3, 5), 0)),
+    ("_weight_norm_interface_backward.default", lambda: weight_norm((4, 3), 1)),
+    ("_weight_norm_interface_backward.default", lambda: weight_norm((5,), 0)),
 ]  # fmt: skip
 """Calls by their operators' names."""

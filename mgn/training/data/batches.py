@@ -320,7 +320,9 @@ def other_size(batch: Mapping[str, Any], inputs: InputTypes) -> tuple[int, int] 
     if not isinstance(batch, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         return None
     axes = {name: shape for name, (_, shape) in inputs.items() if shape}
-    shapes = {name: tuple(getattr(batch.get(name), "shape", ())) for name in axes}
+    shapes: dict[str, tuple[int, ...]] = {
+        name: tuple(getattr(batch.get(name), "shape", ())) for name in axes
+    }
     if any(not shapes[name] or shapes[name][1:] != axes[name][1:] for name in axes):
         return None
     counts, sizes = ({shape[0] for shape in found.values()} for found in (shapes, axes))
