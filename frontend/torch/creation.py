@@ -34,15 +34,9 @@ def scalar_tensor(b: Emitter, call: Call, value: Operand) -> SSAValue:
     return filled(b, call, value)
 
 
-@aten("zeros", "zeros_like", "new_zeros")
+@aten("zeros", "zeros_like", "new_zeros", "new_empty_strided")
 def zeros(b: Emitter, call: Call, *like: Any, **named: Any) -> SSAValue:
-    """Zeros."""
-    return filled(b, call, 0)
-
-
-@aten("new_empty_strided")
-def memory(b: Emitter, call: Call, *like: Any, **named: Any) -> SSAValue:
-    """Memory that is not set, which another value is copied to: zeros, as it may hold anything."""
+    """Zeros; also for memory that is not set and may hold anything."""
     return filled(b, call, 0)
 
 

@@ -50,12 +50,12 @@ from mgn.passes.merge_launches.accesses import (
 from mgn.passes.merge_launches.prices import BEGIN, LATENCY, KernelCost, kernel_cost
 from mgn.passes.merge_launches.segments import (
     SIZES,
-    WEIGHTS,
     Order,
     Prices,
     Segment,
     Stage,
     best_cut,
+    cheapest_cut,
 )
 
 MOST_REPEATED, MOST_REPEATED_ITEMS = 1 << 16, 1024
@@ -111,7 +111,10 @@ class _Merger:
             Order([self._stage(launch) for launch in run], next_barriers(places))
             for run, places in zip(runs, touched, strict=True)
         ]
-        cut = best_cut(orders, self._prices, WEIGHTS[-1:] if self._always else WEIGHTS)
+        if self._always:
+            cut = cheapest_cut(orders, Prices(host=1.0, begin=0.0, barrier=0.0), weight=1.0)
+        else:
+            cut = best_cut(orders, self._prices)
         for run, places, order, segments in zip(runs, touched, orders, cut.orders, strict=True):
             for segment in segments:
                 if segment.items:
@@ -122,8 +125,6 @@ class _Merger:
 
     @property
     def _prices(self) -> Prices:
-        if self._always:
-            return Prices(1.0, 0.0, 0.0)
         return Prices(self._device.launch_cost, BEGIN, self._device.barrier_cost)
 
     def _saved(self, order: Order, segment: Segment, weight: float) -> float:

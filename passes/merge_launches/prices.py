@@ -69,9 +69,9 @@ _ARITHMETIC = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp)
 
 @dataclass(frozen=True)
 class KernelCost:
-    """A kernel's time in seconds on an idle device, without its launch, its work-items, the
-    registers of one, the bytes that all of them read and write, and whether its work-groups have
-    loops of different lengths.
+    """What a kernel takes: `seconds` on an idle device, without its launch. It has so many
+    work-items, of so many registers each, which read and write `moved` bytes in all. It is `uneven`
+    where its work-groups have loops of different lengths.
     """
 
     seconds: float

@@ -15,7 +15,7 @@ from math import prod
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IndexType, IntegerType, MemRefType
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from mgn.dialects.kernel.buffers import byte_size
 from mgn.dialects.kernel.function import FuncOp
@@ -80,19 +80,20 @@ class _Lives:
             self._place += 1
             for operand in op.operands:
                 self._use(operand)
-            if op.regions:
-                loop = _Loop(self._place)
-                if isinstance(op, scf.ForOp):
-                    self._loops.append(loop)
-                for region in op.regions:
-                    for inner in region.blocks:
-                        self._block(inner)
-                self._place += 1
-                if isinstance(op, scf.ForOp):
-                    loop.end = self._place
-                    self._loops.pop()
+            if isinstance(op, scf.ForOp):
+                self._loops.append(_Loop(self._place))
+                self._inside(op)
+                self._loops.pop().end = self._place
+            elif op.regions:
+                self._inside(op)
             for result in op.results:
                 self._born[result] = self._place
+
+    def _inside(self, op: Operation) -> None:
+        for region in op.regions:
+            for block in region.blocks:
+                self._block(block)
+        self._place += 1
 
     def _use(self, value: SSAValue) -> None:
         born = self._born[value]

@@ -107,20 +107,25 @@ class Cut:
         return sum(map(len, self.orders))
 
 
-def best_cut(orders: Sequence[Order], prices: Prices, weights: Sequence[float] = WEIGHTS) -> Cut:
+def best_cut(orders: Sequence[Order], prices: Prices) -> Cut:
     """A cut with which a run of all orders ends at most `ABOUT` times as late as with any weight,
     or without resident launches: of these, the one that ends first on a slow host.
     """
     found = [_segments(order, prices) for order in orders]
-    cuts = [
-        Cut(weight, [_cheapest(segments, prices.host, weight) for segments in found])
-        for weight in weights
-    ]
-    if 0.0 in weights:
-        cuts.append(Cut(0.0, [[item[0] for item in segments] for segments in found]))
+    apart = Cut(0.0, [[beginning[0] for beginning in segments] for segments in found])
+    cuts = [*(_cut(found, prices.host, weight) for weight in WEIGHTS), apart]
     latest = ABOUT * min(cut.seconds(prices.host) for cut in cuts)
     early = [cut for cut in cuts if cut.seconds(prices.host) <= latest]
     return min(early, key=lambda cut: (cut.seconds(SLOW_HOST * prices.host), cut.launches))
+
+
+def cheapest_cut(orders: Sequence[Order], prices: Prices, weight: float) -> Cut:
+    """The cut of least price for one weight of the host's time."""
+    return _cut([_segments(order, prices) for order in orders], prices.host, weight)
+
+
+def _cut(found: Sequence[Sequence[Sequence[Segment]]], host: float, weight: float) -> Cut:
+    return Cut(weight, [_cheapest(segments, host, weight) for segments in found])
 
 
 def _segments(order: Order, prices: Prices) -> list[list[Segment]]:
