@@ -27,7 +27,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if missing := " and ".join(entry.missing):
             print(f"{entry.name}: not tried, without {missing}", file=sys.stderr)
             continue
-        entry = _resized(entry, dims)
+        entry = entry.resized(dims)
         choices = options.device, options.precision, options.beside
         trial = tried(entry, options.small, *choices, clock)
         worst = max(worst, trial.error)
@@ -95,12 +94,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append(row)
             keep(rows, options.json)
     return 0 if worst <= TOLERANCES[options.precision] else 1
-
-
-def _resized(entry: Entry, dims: dict[str, int]) -> Entry:
-    """A model with other sizes, of those that it has."""
-    own = {name: size for name, size in dims.items() if name in entry.full}
-    return replace(entry, full={**entry.full, **own}, small={**entry.small, **own})
 
 
 def rows_of(

@@ -1,8 +1,8 @@
 """Who computes a model of the zoo beside mgn: PyTorch, torch.compile and ONNX Runtime.
 
 In: an entry and its trial. Out: functions to time, and what could not be made. On a GPU PyTorch
-computes there, in the type that the precision names; ONNX Runtime, and PyTorch's own decoding with
-a cache, are timed on a CPU alone.
+computes there, in the type that the precision names; ONNX Runtime, and decoding with a cache of the
+peer's own, are timed on a CPU alone.
 """
 
 import copy
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.in_a_row import RUNS
+from benchmarks.zoo.cached import Step
 from benchmarks.zoo.entry import Call, Entry
 from benchmarks.zoo.trial import Trial, tensors_of
 
@@ -58,39 +59,58 @@ def contestants_of(
 
 
 def _eager(entry: Entry, graph: str, trial: Trial) -> Timed | None:
-    """The module as it is; one step of decoding, with a cache of its own, where it can."""
+    """The module as it is."""
+    if graph != entry.call.graph:
+        step = _step(entry, trial)
+        return None if step is None else _timed(_inferring(*step), trial)
     import torch
 
-    if graph == entry.call.graph:
-        peer, inputs = _placed(entry, trial)
+    peer, inputs = _placed(entry, trial)
 
-        def call() -> None:
-            with torch.inference_mode():
-                entry.call.peer(peer, inputs)
+    def call() -> None:
+        with torch.inference_mode():
+            entry.call.peer(peer, inputs)
 
-        return _timed(call, trial)
-    assert entry.decoder is not None
-    if entry.decoder.step is None or trial.on_gpu:
-        return None
-    return entry.decoder.step(trial.peer, _tensors(entry.decoder.first.inputs, trial))
+    return _timed(call, trial)
 
 
 def _compiled(entry: Entry, graph: str, trial: Trial) -> Timed | None:
     import torch
 
-    if graph != entry.call.graph:
+    step = _positional(entry, graph, trial)
+    if step is None:
         return None
-    peer, inputs = _placed(entry, trial)
     mode = "reduce-overhead" if trial.on_gpu else "default"
-    module: Any = torch.compile(Positional(entry.call, peer, list(inputs)).module, mode=mode)
-
-    def call() -> None:
-        with torch.inference_mode():
-            module(*inputs.values())
-
+    call = _inferring(torch.compile(step.module, mode=mode), step.arguments)
     for _ in range(CALLS_BEFORE_A_GRAPH if trial.on_gpu else 1):
         call()
     return _timed(call, trial)
+
+
+def _inferring(module: Any, arguments: Sequence[Any]) -> Callable[[], None]:
+    import torch
+
+    def call() -> None:
+        with torch.inference_mode():
+            module(*arguments)
+
+    return call
+
+
+def _positional(entry: Entry, graph: str, trial: Trial) -> Step | None:
+    """A graph's peer as a module of tensors, and these; None where it has none there."""
+    if graph != entry.call.graph:
+        return _step(entry, trial)
+    peer, inputs = _placed(entry, trial)
+    return Step(Positional(entry.call, peer, list(inputs)).module, tuple(inputs.values()))
+
+
+def _step(entry: Entry, trial: Trial) -> Step | None:
+    """A token with the peer's own cache, on a CPU."""
+    decoder = entry.decoder
+    if decoder is None or decoder.step is None or trial.on_gpu:
+        return None
+    return decoder.step(trial.peer, _tensors(decoder.first.inputs, trial))
 
 
 def _placed(entry: Entry, trial: Trial) -> tuple[Any, dict[str, Any]]:
@@ -132,25 +152,21 @@ def _onnxruntime(entry: Entry, graph: str, trial: Trial) -> Timed | None:
     import onnxruntime
     import torch
 
-    if graph != entry.call.graph or trial.on_gpu:
+    step = None if trial.on_gpu else _positional(entry, graph, trial)
+    if step is None:
         return None
-    inputs = _inputs(entry, trial)
     with torch.inference_mode():
-        program = torch.onnx.export(
-            Positional(entry.call, trial.peer, list(inputs)).module,
-            tuple(inputs.values()),
-            dynamo=True,
-            verbose=False,
-        )
+        program = torch.onnx.export(step.module, step.arguments, dynamo=True, verbose=False)
     assert program is not None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "peer.onnx"
         program.save(path, external_data=True)
+        del program  # with the weights once more
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     names = [item.name for item in session.get_inputs()]
-    given = dict(zip(names, (value.numpy() for value in inputs.values()), strict=True))
+    given = dict(zip(names, (value.numpy() for value in step.arguments), strict=True))
     return lambda: session.run(None, given)
 
 

@@ -5,12 +5,14 @@ downloaded.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.zoo.cached import Step
 
 MODELS = Path(__file__).resolve().parent.parent.parent / "examples" / "models"
 
@@ -32,14 +34,14 @@ class Decoder:
     """How a model writes: `first` reads the prompt, and graph `decode` takes one token more.
 
     Where `first` gives no logits, the text begins with the token `start`. `logits` are those of the
-    last of `tokens`, as the peer computes them anew. `step` gives what times one step of the peer
-    with its own cache, of the inputs of `first`.
+    last of `tokens`, as the peer computes them anew. `step` is a token more of the peer with a
+    cache of its own, after the inputs of `first`.
     """
 
     first: Call
     logits: Callable[[Any, Tensors], Any]
     start: int = 0
-    step: Callable[[Any, Tensors], Callable[[], object]] | None = None
+    step: Callable[[Any, Tensors], Step] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,11 @@ class Entry:
     def sizes(self, small: bool) -> dict[str, int]:
         """All sizes, small or as in the file."""
         return {**self.full, **(self.small if small else {})}
+
+    def resized(self, dims: Sizes) -> "Entry":
+        """The model with other sizes, of those that it has."""
+        own = {name: size for name, size in dims.items() if name in self.full}
+        return replace(self, full={**self.full, **own}, small={**self.small, **own})
 
 
 def tokens_of(sizes: Sizes, generator: np.random.Generator) -> dict[str, np.ndarray]:

@@ -1,10 +1,10 @@
 """Models of text in the zoo, with their peers of transformers."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from benchmarks.zoo.cached import text_step
 from benchmarks.zoo.entry import Call, Decoder, Entry, Sizes, Tensors, tokens_of
 
 
@@ -16,27 +16,11 @@ def _last_logits(module: Any, tensors: Tensors) -> Any:
     return _logits(module, tensors)["logits"][:, -1]
 
 
-def _step(module: Any, tensors: Tensors) -> Callable[[], object]:
-    """A token more, after a prompt that is in the module's own cache."""
-    import torch
-
-    tokens = tensors["tokens"]
-    with torch.inference_mode():
-        cache = module(input_ids=tokens, use_cache=True).past_key_values
-
-    def call() -> None:
-        with torch.inference_mode():
-            module(input_ids=tokens[:, -1:], past_key_values=cache, use_cache=True)
-        cache.crop(-1)
-
-    return call
-
-
 WHOLE = Call("whole", tokens_of, _logits)
 WRITES = Decoder(
     Call("prefill", tokens_of, lambda *call: {"logits": _last_logits(*call)}),
     _last_logits,
-    step=_step,
+    step=lambda module, tensors: text_step(module, tensors["tokens"]),
 )
 
 

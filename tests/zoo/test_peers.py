@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.zoo.entry import MODELS, Entry
@@ -47,3 +48,28 @@ def test_another_model_is_told_apart(own: str, other: str, tmp_path: Path) -> No
     changed.write_text(text.replace(own, other))
     trial = tried(replace(entry, file=str(changed)), small=True)
     assert trial.errors["whole.logits"] > 2 * TOLERANCE
+
+
+DECODERS = [entry for entry in ENTRIES if entry.decoder is not None]
+
+
+@pytest.mark.parametrize("entry", DECODERS, ids=lambda entry: entry.name)
+def test_a_step_with_a_cache_gives_what_the_peer_computes_anew(entry: Entry) -> None:
+    torch = pytest.importorskip("torch")
+    for package in entry.packages:
+        pytest.importorskip(package)
+    from benchmarks.zoo.trial import TOLERANCE, redrawn, relative_error, tensors_of
+
+    decoder = entry.decoder
+    assert decoder is not None and decoder.step is not None
+    sizes = entry.sizes(small=True)
+    torch.manual_seed(0)
+    peer = redrawn(entry.module(sizes).eval())
+    first = decoder.first.inputs(sizes, np.random.default_rng(0))
+    read = first.get("tokens", np.full((1, 1), decoder.start))
+    step = decoder.step(peer, tensors_of(first, wide=False))
+    more = {**first, "tokens": np.concatenate([read, step.arguments[0].numpy()], axis=1)}
+    with torch.inference_mode():
+        found = step.module(*step.arguments)[0][:, -1]
+        wanted = decoder.logits(peer, tensors_of(more, wide=False))
+    assert relative_error(found.numpy(), wanted.numpy()) <= TOLERANCE
