@@ -166,6 +166,7 @@ MODELS: dict[str, Callable[[bool], Case]] = {
     "ResNet-18": lambda small: _vision("resnet18", 64 if small else 224),
     "MobileNetV2": lambda small: _vision("mobilenet_v2", 64 if small else 224),
     "EfficientNet-B0": lambda small: _vision("efficientnet_b0", 64 if small else 224),
+    "ShuffleNetV2": lambda small: _vision("shufflenet_v2_x0_5", 64 if small else 224),
     "ConvNeXt": _convnext,
     "ViT": _vit,
     "DeepLabV3": _deeplab,
