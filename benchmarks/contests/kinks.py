@@ -57,7 +57,7 @@ class Place(NamedTuple):
 
     nearness: float
     call: int
-    index: tuple[int, ...]
+    element: tuple[int, ...]
     shift: float
 
 
@@ -79,7 +79,7 @@ class Watch(TorchFunctionMode):
         if here:
             shifts = torch.zeros_like(x)
             for place in here:
-                shifts[place.index] = place.shift
+                shifts[place.element] = place.shift
             x = x + shifts
         return func(x, *rest, **(kwargs or {}))
 

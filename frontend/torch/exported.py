@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mgn.diagnostics import MgnError, one_line
 from mgn.frontend.torch.arrays import array_of_tensor
+from mgn.frontend.torch.decompositions import own_decompositions
 from mgn.frontend.torch.graph import Source, import_graph, is_tensor
 from mgn.frontend.torch.library import library
 from mgn.frontend.torch.operators import OPERATORS
@@ -34,9 +35,10 @@ class Imported:
 
 
 def kept(table: Any) -> Any:
-    """A table of decompositions without the operators that mgn has."""
+    """A table of decompositions without the operators that mgn has, and with its own."""
     for operator in [item for item in table if str(item) in OPERATORS]:
         table.pop(operator)
+    table.update(own_decompositions())
     return table
 
 

@@ -313,3 +313,20 @@ def distances(
     rank = len(shape_of(x))
     between = b.sub(b.expand_dims(x, rank - 1), b.expand_dims(y, rank - 2))
     return vector_norm(b, call, between, order, -1)
+
+
+@aten("_weight_norm_interface")
+def weight_norm(
+    b: Emitter, call: Call, v: SSAValue, g: SSAValue, dim: int = 0
+) -> tuple[SSAValue, SSAValue]:
+    """A weight `v·g/|v|`, and its norms `|v|`, each over all axes but one; of values in 16 bits in
+    f32, as in PyTorch.
+    """
+    wide = ELEMENT_TYPES["f32"] if element_type_of(v).bits == 16 else element_type_of(v)
+    value, scale = (as_element(b, item, wide) for item in (v, g))
+    rank = len(shape_of(v))
+    axes = tuple(axis for axis in range(rank) if axis != axis_of(dim, rank))
+    norms = b.abs(value)
+    if axes:
+        norms = b.sqrt(b.sum(b.mul(value, value), axis=axes, keepdims=True))
+    return b.mul(value, b.div(scale, norms)), norms

@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 from mgn.diagnostics import MgnWarning
+from mgn.frontend.torch.decompositions import own_decompositions
 from mgn.frontend.torch.library import library
 from mgn.frontend.torch.operators import OPERATORS
 from mgn.torch.cutting import RANDOM
@@ -27,14 +28,14 @@ built: list[Running] = []
 
 @cache
 def decompositions() -> dict[Any, Any]:
-    """PyTorch's core decompositions, without what mgn has and without what draws; and dropout."""
+    """PyTorch's core decompositions, without what mgn has and without what draws; and its own."""
     found = dict(library("torch._decomp").core_aten_decompositions().items())
     rest = {
         operator: function
         for operator, function in found.items()
         if str(operator) not in OPERATORS and str(operator).split(".")[1] not in RANDOM
     }
-    return rest | {library().ops.aten.native_dropout.default: dropout}
+    return rest | own_decompositions() | {library().ops.aten.native_dropout.default: dropout}
 
 
 def dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:

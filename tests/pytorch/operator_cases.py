@@ -230,6 +230,7 @@ CASES: dict[str, Case] = {
     ),
     "_native_batch_norm_legit.no_stats": lambda: (T(4, 3, 4), T(3), T(3), True, 0.1, 1e-5),
     "linalg_vector_norm.default": lambda: (T(3, 5), 2, [1], True),
+    "_weight_norm_interface.default": lambda: (T(4, 3, 5), T(1, 1, 5), 2),
     # reductions
     **{f"{name}.default": lambda: (T(3, 5),) for name in ("sum", "mean", "prod", "max", "min")},
     "nansum.default": lambda: (torch.tensor([1.0, torch.nan, 2.0], dtype=torch.float64),),

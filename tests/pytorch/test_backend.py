@@ -119,6 +119,38 @@ def test_gradients_of_a_layer_are_left_to_mgn_whole(make) -> None:
     assert backend.built and not any(made for item in backend.built for made, _ in item.steps)
 
 
+class Scaled(nn.Module):
+    """x times a weight with norms over all axes but one, as it lies in memory or turned."""
+
+    def __init__(self, shape: tuple[int, ...], dim: int, is_turned: bool = False) -> None:
+        super().__init__()
+        lies = shape[::-1] if is_turned else shape
+        self.v = nn.Parameter(torch.randn(lies))
+        scales = [size if axis == dim else 1 for axis, size in enumerate(shape)]
+        self.g = nn.Parameter(torch.rand(scales) + 0.5)
+        self.dim, self.is_turned = dim, is_turned
+
+    def forward(self, x):
+        """`x[*shape]`."""
+        v = self.v.transpose(0, -1) if self.is_turned else self.v
+        return x * torch._weight_norm(v, self.g, self.dim)
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((5,), 0), ((1,), 0), ((7, 3), 0), ((7, 3), 1), ((4, 3, 5), 2)]
+)
+def test_weights_with_norms_and_their_gradients_are_mgns(
+    shape: tuple[int, ...], dim: int, is_turned: bool
+) -> None:
+    model, x = Scaled(shape, dim, is_turned), torch.randn(shape)
+    check_training(model, x)
+    assert not any(made for item in backend.built for made, _ in item.steps)
+    wanted = copy.deepcopy(model).double()(x.double()).detach().numpy()
+    found = mgn.compile(mgn.from_torch(model, (x,)))(x=x.numpy())["output"]
+    check_near(np.asarray(found), model(x).detach().numpy(), wanted)
+
+
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_attention_whose_heads_share_keys_is_left_to_mgn_whole(is_causal: bool) -> None:
     class Grouped(torch.nn.Module):

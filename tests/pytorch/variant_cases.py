@@ -150,6 +150,10 @@ VARIANTS: list[tuple[str, Case]] = [
         [False, True, False])),
     ("_adaptive_avg_pool2d_backward.default", lambda: (T(3, 1, 1), T(3, 7, 8))),
     ("embedding_dense_backward.default", lambda: (T(4, 3), N(7, 4), 7, -1, False)),
+    *(("_weight_norm_interface.default", lambda v=v, g=g, dim=dim: (T(*v), T(*g), dim))
+      for v, g, dim in (((4, 3, 5), (4, 1, 1), 0), ((7, 3), (1, 3), 1), ((1, 6), (1, 1), 0),
+                        ((5, 3, 1, 2), (5, 1, 1, 1), 0), ((1,), (1,), 0))),
+    ("_weight_norm_interface.default", lambda: (torch.zeros(2, 3).double(), T(2, 1), 0)),
     ("_weight_norm_interface_backward.default", lambda: weight_norm((4, 3, 5), 0)),
     ("_weight_norm_interface_backward.default", lambda: weight_norm((4, 3), 1)),
     ("_weight_norm_interface_backward.default", lambda: weight_norm((5,), 0)),
