@@ -93,9 +93,11 @@ class _Lie(NamedTuple):
 
     @staticmethod
     def of(like: Any) -> "_Lie | None":
-        """That of a tensor; None where it lies as an array does."""
+        """That of a tensor; None where it lies as an array does. Arrays of no elements have strides
+        of their own.
+        """
         sizes, strides = numbers(like)
-        if strides == plain_strides(sizes) or like.numel() < 2:
+        if like.numel() == 1 or (strides == plain_strides(sizes) and like.numel()):
             return None
         return _Lie(sizes, strides, dense_order(like))
 
@@ -104,6 +106,8 @@ class _Lie(NamedTuple):
         has the order, else copied.
         """
         tensor = tensor_of_array(array)
+        if not array.size:
+            return library().empty_strided(self.sizes, self.strides, dtype=tensor.dtype)
         if self.order is not None:
             whole = library().empty(0, dtype=tensor.dtype)
             return whole.set_(tensor.untyped_storage(), 0, self.sizes, self.strides)

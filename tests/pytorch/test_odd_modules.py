@@ -149,6 +149,16 @@ def test_a_module_that_was_compiled_can_be_copied() -> None:
     torch.testing.assert_close(copy.deepcopy(module)(x), module(x))
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3)])
+def test_results_of_no_elements_lie_as_in_eager_mode(shape: tuple[int, ...]) -> None:
+    def function(x: Any) -> Any:
+        return x + 1, torch.cat([x, x])
+
+    x = torch.zeros(shape)
+    for one, other in zip(compiled(function)(x), function(x), strict=True):
+        assert (one.shape, one.stride()) == (other.shape, other.stride())
+
+
 STRIDED: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "turned": (lambda x: x.as_strided((4, 3, 2), (1, 8, 4)), True),
     "another shape": (lambda x: x.as_strided((6, 4), (4, 1)), True),
