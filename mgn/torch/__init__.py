@@ -40,11 +40,11 @@ def from_torch(
 
 
 def register() -> None:
-    """Makes `backend="mgn"` known to torch.compile. Where mgn is installed, its entry point does
-    so too.
+    """Makes `backend="mgn"` known to torch.compile, unless PyTorch knows of the installed package's
+    entry point. Whoever loads that comes here too, and PyTorch refuses a name that is there.
     """
     registry = library("torch._dynamo.backends.registry")
-    if NAME not in registry._COMPILER_FNS:
+    if NAME not in registry._BACKENDS:
         registry.register_backend(compile_graph, name=NAME)
 
 

@@ -2,6 +2,8 @@
 
 import copy
 import importlib.metadata
+import subprocess
+import sys
 import tomllib
 import warnings
 
@@ -368,3 +370,24 @@ def test_the_entry_point_names_the_backend() -> None:
     value = project["entry-points"]["torch_dynamo_backends"]["mgn"]
     point = importlib.metadata.EntryPoint("mgn", value, "torch_dynamo_backends")
     assert point.load() is backend.compile_graph
+
+
+LOOKED_UP = """
+import importlib.metadata as metadata, sys
+points = metadata.EntryPoints([metadata.EntryPoint("mgn", sys.argv[1], "torch_dynamo_backends")])
+metadata.entry_points = points.select
+exec(sys.argv[2])
+from torch._dynamo.backends.registry import lookup_backend
+found = [lookup_backend("mgn") for _ in range(2)]
+import mgn.torch.backend
+assert found == [mgn.torch.backend.compile_graph] * 2
+"""
+
+
+@pytest.mark.parametrize("before", ["", "import mgn", "import mgn.torch"])
+def test_a_new_process_finds_the_backend_of_the_installed_package(before: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    value = project["entry-points"]["torch_dynamo_backends"]["mgn"]
+    command = [sys.executable, "-c", LOOKED_UP, value, before]
+    outcome = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert outcome.returncode == 0, outcome.stderr
