@@ -224,15 +224,25 @@ def div_rounded(
     """The quotient, rounded to an integer."""
     if rounding_mode is None:
         return div(b, call, x, y)
-    left = as_value(b, x, call.element)
-    if not call.element.is_float:
-        if rounding_mode == "floor":
-            left = b.sub(left, call_in(b, "mod", call.element, left, y))
-        return call_in(b, "div", call.element, left, y)
+    left, right = as_value(b, x, call.element), as_value(b, y, call.element)
+    quotient = b.div(left, right)
     if rounding_mode == "trunc":
-        return truncated(b, call_in(b, "div", call.element, left, y))
-    whole = b.sub(left, call_in(b, "mod", call.element, left, y))
-    return b.round(call_in(b, "div", call.element, whole, y))
+        return truncated(b, quotient) if call.element.is_float else quotient
+    zero = b.constant(0, call.element)
+    if not call.element.is_float:  # the least integer less a remainder is none
+        rest = b.mod(left, right)
+        return _one_less(b, quotient, rest, b.ne(b.lt(left, zero), b.lt(right, zero)))
+    rest = b.mul(b.sign(left), b.mod(b.abs(left), b.abs(right)))
+    whole = b.round(b.div(b.sub(left, rest), right))
+    found = _one_less(b, whole, rest, b.ne(b.lt(rest, zero), b.lt(right, zero)))
+    return b.where(b.eq(right, zero), quotient, found)
+
+
+def _one_less(b: Emitter, whole: SSAValue, rest: SSAValue, differ: SSAValue) -> SSAValue:
+    """A truncated quotient as the one rounded down: one less with a rest and other signs."""
+    element = element_type_of(whole)
+    less = b.logical_and(differ, b.ne(rest, b.constant(0, element)))
+    return b.sub(whole, b.cast(less, element))
 
 
 @aten("floor_divide")

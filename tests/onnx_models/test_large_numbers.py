@@ -1,4 +1,4 @@
-"""Functions of numbers whose squares or exponentials are no longer finite."""
+"""Functions of numbers whose squares, magnitudes or exponentials are beyond their type."""
 
 import numpy as np
 import pytest
@@ -19,3 +19,15 @@ def test_hyperbolic_functions_are_finite_where_their_values_are(operator: str, d
         expected = FUNCTIONS[operator](x.astype(np.float64)).astype(dtype)
         (found,) = interpreted(model([node(operator, ["x"], ["y"])], {"x": x}), {"x": x})
     np.testing.assert_allclose(found, expected, rtol=2e-6 if dtype is np.float32 else 1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8])
+def test_the_remainder_of_the_least_and_the_largest_integer(dtype: type) -> None:
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    numbers = np.array([least, least + 3, 0, 1, 2, 7, most] + [-1, -7] * (least < 0), dtype)
+    a, b = (item.reshape(-1).copy() for item in np.meshgrid(numbers, numbers[numbers != 0]))
+    made = model([node("Mod", ["a", "b"], ["y"], fmod=1)], {"a": a, "b": b})
+    (found,) = interpreted(made, {"a": a, "b": b})
+    rests = [abs(one) % abs(two) for one, two in zip(a.tolist(), b.tolist(), strict=True)]
+    wanted = [-rest if one < 0 else rest for one, rest in zip(a.tolist(), rests, strict=True)]
+    assert found.dtype == dtype and found.tolist() == wanted

@@ -17,6 +17,7 @@ def shared_heads(is_causal):
 _heads = (T(2, 6, 5, 4), T(2, 3, 7, 4), T(2, 3, 7, 8))
 _inf, _nan = float("inf"), float("nan")
 SPECIAL = torch.tensor([0.0, -0.0, 1.5, -2.5, _inf, -_inf, _nan, 0.5], dtype=torch.float64)
+ENDS = torch.tensor([-128, 127, -3, 0, 7])
 UNSEEN = torch.tensor([[True, False], [False, False]])
 
 VARIANTS: list[tuple[str, Case]] = [
@@ -58,6 +59,10 @@ VARIANTS: list[tuple[str, Case]] = [
     ("div.Tensor_mode", lambda: ((N(9, 20, low=-9), N(5, 20, low=1)), {"rounding_mode": "trunc"})),
     ("div.Tensor_mode", lambda: ((T(20) * 9, -P(20)), {"rounding_mode": "floor"})),
     ("div.Tensor_mode", lambda: ((T(5), P(5)), {"rounding_mode": None})),
+    ("floor_divide.default", lambda: (SPECIAL[:, None], SPECIAL)),
+    *(("floor_divide.default", lambda of=of: (ENDS[:, None].to(of), ENDS[ENDS < -1].to(of)))
+      for of in (torch.int8, torch.int16)),
+    ("floor_divide.default", lambda: (ENDS[:, None] << 24, torch.tensor([-1 << 31, 3, 7]))),
     *(("pow.Tensor_Scalar", lambda e=e: (P(5), e)) for e in (0, 0.5, 1, 2, 3, -1, 2.5)),
     ("pow.Tensor_Scalar", lambda: (N(5, 4), 3)),
     ("maximum.default", lambda: (B(4), B(4))),

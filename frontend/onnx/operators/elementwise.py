@@ -156,7 +156,12 @@ def modulo(c: Call) -> SSAValue:
     x, y, b = c[0], c[1], c.b
     if not c.attribute("fmod", 0):
         return b.mod(x, y)
-    return b.mul(b.sign(x), b.mod(b.abs(x), b.abs(y)))
+    kind = element(x)
+    if kind.is_float:
+        return b.mul(b.sign(x), b.mod(b.abs(x), b.abs(y)))
+    rest, zero = b.mod(x, y), b.constant(0, kind)  # the least integer has no magnitude to take
+    turned = b.ne(b.lt(x, zero), b.lt(y, zero))
+    return b.where(b.logical_and(turned, b.ne(rest, zero)), b.sub(rest, y), rest)
 
 
 @define("Clip", since=6)
