@@ -197,3 +197,69 @@ def test_a_pipe_is_no_model(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.onnx")
     with pytest.raises(mgn.MgnError, match=r"cannot open '.*pipe\.onnx': it is no file"):
         mgn.from_onnx(tmp_path / "pipe.onnx")
+
+
+def test_a_kernel_of_other_sizes_than_its_attribute_says_is_an_error() -> None:
+    image, weights = {"x": np.ones((1, 1, 4, 4), np.float32)}, {"w": np.ones((1, 1, 2, 2), "f")}
+    for operator in ("Conv", "ConvTranspose"):
+        made = [node(operator, ["x", "w"], ["y"], kernel_shape=sizes) for sizes in ([2, 2], [3, 2])]
+        check(model(made[:1], image, weights=weights), image)
+        with pytest.raises(mgn.MgnError, match=r"kernel_shape is \[3, 2\], and the kernel has"):
+            mgn.from_onnx(model(made[1:], image, weights=weights)).lower()
+
+
+def test_padding_that_takes_more_than_there_is_is_an_error() -> None:
+    for low, wanted in ((-2, (0, 3)), (-3, None)):
+        weights = {"pads": np.array([low, 0, 0, 0])}
+        made = model([node("Pad", ["x", "pads"], ["y"])], {"x": X}, weights=weights)
+        if wanted is not None:
+            assert interpreted(made, {"x": X})[0].shape == wanted
+            continue
+        with pytest.raises(mgn.MgnError, match="axis 0 has 2 elements, and is padded by -3 and 0"):
+            mgn.from_onnx(made).lower()
+
+
+def body(takes: int, gives: int) -> Any:
+    """The graph of a node: so many values in, and the last of them so many times out."""
+    types = {"i": onnx.TensorProto.INT64, "go": onnx.TensorProto.BOOL}
+    inputs = [
+        onnx.helper.make_tensor_value_info(name, types.get(name, onnx.TensorProto.FLOAT), None)
+        for name in ("i", "go", "a", "b")[:takes]
+    ]
+    nodes = [node("Identity", ["go" if n == 0 else "x"], [f"out{n}"]) for n in range(gives)]
+    outputs = [onnx.helper.make_empty_tensor_value_info(f"out{n}") for n in range(gives)]
+    return onnx.helper.make_graph(nodes, "body", inputs, outputs)
+
+
+@pytest.mark.parametrize(("takes", "gives"), [(2, 2), (4, 2), (3, 1), (3, 0)])
+def test_the_graph_of_a_loop_takes_and_gives_what_a_turn_does(takes: int, gives: int) -> None:
+    loop = node("Loop", ["n", "", "x"], ["y"], body=body(takes, gives))
+    made = model([loop], {"x": X}, weights={"n": np.array(3)})
+    with pytest.raises(mgn.MgnError, match=r"Loop: its graph (takes|gives) . values, and has to"):
+        mgn.from_onnx(made).lower()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "message"),
+    [
+        (["x"], {"num_scan_inputs": 0}, "num_scan_inputs is 0, of 1 inputs"),
+        (["x"], {"num_scan_inputs": 9}, "num_scan_inputs is 9, of 1 inputs"),
+        (["x", "w"], {"num_scan_inputs": 2}, r"different numbers of steps: \[2, 4\]"),
+        (["x"], {"num_scan_inputs": 1, "scan_input_axes": [0, 0]}, "1 scanned inputs have 2 axes"),
+        (["x"], {"num_scan_inputs": 1, "scan_input_axes": [5]}, "axis 5 is out of range"),
+    ],
+)
+def test_what_a_scan_cannot_go_over_is_an_error(
+    inputs: list[str], options: dict[str, Any], message: str
+) -> None:
+    scan = node("Scan", inputs, ["y"], body=body(len(inputs), 1), **options)
+    made = model([scan], {"x": X}, weights={"w": np.ones((4, 3), np.float32)})
+    with pytest.raises(mgn.MgnError, match=message):
+        mgn.from_onnx(made).lower()
+
+
+def test_branches_that_give_different_numbers_of_values_are_an_error() -> None:
+    choice = node("If", ["c"], ["y"], then_branch=body(0, 1), else_branch=body(0, 0))
+    made = model([choice], {"x": X, "c": np.array(True), "go": np.array(True)})
+    with pytest.raises(mgn.MgnError, match="If: its branches give 1 and 0 values"):
+        mgn.from_onnx(made).lower()

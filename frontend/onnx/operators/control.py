@@ -5,6 +5,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+from mgn.dialects.shapes import normalise_axis
 from mgn.frontend.onnx.core.call import Call, element, rank, shape
 from mgn.frontend.onnx.core.model import Graph
 from mgn.frontend.onnx.core.operator import define
@@ -19,6 +20,8 @@ def branch(c: Call) -> Any:
     then, other = c.required("then_branch"), c.required("else_branch")
     if c.is_known(0):
         return tuple(_run(c, then if c.number(0) else other, []))
+    if len(then.outputs) != len(other.outputs):
+        c.fail(f"its branches give {len(then.outputs)} and {len(other.outputs)} values")
     condition = c.b.reshape(c[0], [])
     results: list[Any] = []
     for one, two in zip(_run(c, then, []), _run(c, other, []), strict=True):
@@ -30,7 +33,9 @@ def branch(c: Call) -> Any:
 
 def _run(c: Call, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of a graph of this node."""
-    names = (item.name for item in graph.inputs)
+    names = [item.name for item in graph.inputs]
+    if len(names) != len(inputs):
+        c.fail(f"its graph takes {len(names)} values, and has to take {len(inputs)}")
     return c.importer.run_graph(graph, c.scope.inner(dict(zip(names, inputs, strict=True))))
 
 
@@ -42,6 +47,7 @@ def loop(c: Call) -> Any:
     known = c.get(1) is None or c.is_known(1)
     going: Any = c.number(1, True) if known else b.reshape(c[1], [])
     carried = list(c.inputs[2:])
+    _check_outputs(c, graph, 1 + len(carried))
     scanned: list[list[SSAValue]] = [[] for _ in graph.outputs[1 + len(carried) :]]
     turn = 0
     while (turns is None or turn < turns) and going is not False and going != 0:
@@ -66,6 +72,12 @@ def loop(c: Call) -> Any:
     return (*carried, *(b.stack(items, axis=0) for items in scanned))
 
 
+def _check_outputs(c: Call, graph: Graph, least: int) -> None:
+    """CallError of a graph that does not give what the next turn takes."""
+    if len(graph.outputs) < least:
+        c.fail(f"its graph gives {len(graph.outputs)} values, and has to give {least} or more")
+
+
 def _nothing_of(c: Call, value: SSAValue, axis: int) -> SSAValue:
     """What no turn collects, of such values: an empty axis says that there is nothing."""
     sizes = list(shape(value))
@@ -88,6 +100,8 @@ def scan_of_batches(c: Call) -> Any:
         c.fail("sequence_lens is not supported")
     b, count = c.b, c.required("num_scan_inputs")
     inputs = [c[number] for number in range(1, len(c))]
+    if not all(map(rank, inputs)) or len({shape(value)[0] for value in inputs}) != 1:
+        c.fail("its inputs have to be batches of one size")
     turned = c.attribute("directions") or [0] * count
     runs: list[list[SSAValue]] = []
     for sample in range(shape(inputs[0])[0]):
@@ -120,9 +134,17 @@ def _scanned(
 ) -> list[SSAValue]:
     """The states after all steps, and what each step gave."""
     graph = c.required("body")
+    if not 1 <= count <= len(inputs):
+        c.fail(f"num_scan_inputs is {count}, of {len(inputs)} inputs")
     states, scans = list(inputs[: len(inputs) - count]), inputs[len(inputs) - count :]
-    places = [axis % rank(value) for axis, value in zip(axes, scans, strict=True)]
-    steps = shape(scans[0])[places[0]]
+    if (len(axes), len(turned)) != (count, count):
+        c.fail(f"{count} scanned inputs have {len(axes)} axes and {len(turned)} directions")
+    _check_outputs(c, graph, len(states))
+    places = [normalise_axis(axis, rank(value)) for axis, value in zip(axes, scans, strict=True)]
+    lengths = [shape(value)[axis] for axis, value in zip(places, scans, strict=True)]
+    steps = lengths[0]
+    if len(set(lengths)) != 1:
+        c.fail(f"scanned inputs have different numbers of steps: {lengths}")
     if steps > MOST_TURNS:
         c.fail(f"it has {steps} steps; up to {MOST_TURNS} are unrolled")
     if not steps:

@@ -41,14 +41,23 @@ def axes_of(c: Call, name: str, count: int, default: int = 1) -> list[int]:
     return found
 
 
+def _kernel_of(c: Call, x: SSAValue, w: SSAValue) -> Sequence[int]:
+    """The sizes of a kernel, which `kernel_shape` may only repeat."""
+    if rank(w) != rank(x):
+        c.fail(f"an input of {rank(x)} axes, and a kernel of {rank(w)}")
+    kernel = shape(w)[2:]
+    said = list(c.attribute("kernel_shape") or kernel)
+    if said != list(kernel):
+        c.fail(f"kernel_shape is {said}, and the kernel has {list(kernel)}")
+    return kernel
+
+
 def convolved(c: Call, x: SSAValue, w: SSAValue, bias: SSAValue | None) -> SSAValue:
     """The convolution that the attributes describe."""
     count = rank(x) - 2
     if count not in (1, 2, 3):
         c.fail(f"{count} axes are not supported")
-    if rank(w) != rank(x):
-        c.fail(f"an input of {rank(x)} axes, and a kernel of {rank(w)}")
-    kernel = shape(w)[2:]
+    kernel = _kernel_of(c, x, w)
     more = [] if bias is None else [bias]
     return c.b.call(
         f"conv{count}d",
@@ -82,11 +91,10 @@ def conv_transpose(c: Call) -> SSAValue:
     count = rank(x) - 2
     if count not in (1, 2, 3):
         c.fail(f"{count} axes are not supported")
-    if rank(w) != rank(x):
-        c.fail(f"an input of {rank(x)} axes, and a kernel of {rank(w)}")
+    kernel = _kernel_of(c, x, w)
     strides, dilations = axes_of(c, "strides", count), axes_of(c, "dilations", count)
     more = axes_of(c, "output_padding", count, 0)
-    sizes, kernel = shape(x)[2:], shape(w)[2:]
+    sizes = shape(x)[2:]
     reach = [
         (size - 1) * stride + (window - 1) * dilation + 1
         for size, stride, window, dilation in zip(sizes, strides, kernel, dilations, strict=True)

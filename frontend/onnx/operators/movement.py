@@ -97,7 +97,9 @@ def pad(c: Call) -> SSAValue:
         c.fail(f"{len(axes)} axes have {len(pads)} numbers of padding")
     pairs = [(0, 0)] * len(sizes)
     for place, axis in enumerate(axes):
-        pairs[axis] = (pads[place], pads[place + len(axes)])
+        low, high = pairs[axis] = (pads[place], pads[place + len(axes)])
+        if sizes[axis] + low + high < 0:
+            c.fail(f"axis {axis} has {sizes[axis]} elements, and is padded by {low} and {high}")
     cuts = [
         (max(-low, 0), size - max(-high, 0)) for (low, high), size in zip(pairs, sizes, strict=True)
     ]
