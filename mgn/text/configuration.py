@@ -56,7 +56,8 @@ name.
 def ending_ids(path: str | Path) -> frozenset[int]:
     """The tokens that end a text, by what lies beside a tokenizer: none where nothing says so."""
     for name in _ENDINGS:
-        found = _ids(_read_json(_beside(path, name)).get("eos_token_id"))
+        file = _beside(path, name)
+        found = _ids(file, _read_json(file).get("eos_token_id"))
         if found:
             return found
     return frozenset()
@@ -207,9 +208,13 @@ def _beside(path: str | Path, name: str) -> Path:
     return folder / name
 
 
-def _ids(value: Any) -> frozenset[int]:
-    listed = value if isinstance(value, list) else [value]
-    return frozenset(item for item in listed if type(item) is int)
+def _ids(path: Path, value: Any) -> frozenset[int]:
+    """The tokens of a number, a list or null. MgnError of anything else: no text would end."""
+    listed = value if isinstance(value, list) else [] if value is None else [value]
+    for item in listed:
+        if type(item) is not int:
+            raise MgnError(f"{path}: eos_token_id has {_shown(item)}, which numbers no token")
+    return frozenset(listed)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -220,4 +225,6 @@ def _read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise MgnError(f"cannot read {path}: {one_line(str(error), _MOST_SAID)}") from None
-    return content if isinstance(content, dict) else {}
+    if not isinstance(content, dict):
+        raise MgnError(f"cannot read {path}: it is no JSON object")
+    return content

@@ -13,7 +13,7 @@ import pytest
 import mgn
 from mgn.commands.generate import main
 from mgn.runtime.weights import save_params
-from mgn.text.configuration import UNCHANGED, configured
+from mgn.text.configuration import UNCHANGED, configured, ending_ids
 from tests.conftest import ROOT, run_in_process
 from tests.text.folders import make_folder, make_tokenizer, make_weights
 
@@ -90,9 +90,21 @@ def test_sizes_are_those_of_the_configuration(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "tokenizer.json"):
         assert configured(module, path, wanted)[1] == {"a": 3, "c": 2, "d": 1, "g": 500_000}
     assert configured(module, tmp_path / "nowhere" / "tokenizer.json", wanted)[1] == {}
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(mgn.MgnError, match=r"cannot read .*config\.json"):
-        configured(module, tmp_path, wanted)
+    for text in ("{", "[]", "null"):
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(mgn.MgnError, match=r"cannot read .*config\.json"):
+            configured(module, tmp_path, wanted)
+
+
+def test_a_text_ends_at_what_the_folder_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "generation_config.json"
+    for said, found in ((2, {2}), ([2, 7], {2, 7}), (None, set()), ([], set())):
+        file.write_text(json.dumps({"eos_token_id": said}))
+        assert ending_ids(tmp_path) == found
+    for wrong in ("</s>", ["</s>", 2], 2.0, True):
+        file.write_text(json.dumps({"eos_token_id": wrong}))
+        with pytest.raises(mgn.MgnError, match="which numbers no token"):
+            ending_ids(tmp_path)
 
 
 def test_a_list_is_what_a_text_of_the_program_repeats(tmp_path: Path) -> None:

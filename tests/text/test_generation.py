@@ -272,6 +272,12 @@ def _ids(folder: Path, prompt: str) -> list[int]:
     return Tokenizer.from_file(str(folder / "tokenizer.json")).encode(prompt).ids
 
 
+def test_a_prompt_on_stdin_that_is_no_text_says_where(folder: Path) -> None:
+    outcome = run_in_process(main, [str(LLAMA), "--params", str(folder), "--prompt", "-"], b"a\xff")
+    assert outcome.status == 1 and not outcome.stdout
+    assert outcome.stderr == "error: the prompt on stdin is no UTF-8: byte 1 is 0xff\n"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

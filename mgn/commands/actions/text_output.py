@@ -50,6 +50,7 @@ def write_text(arguments: argparse.Namespace) -> None:
     place = _tokenizer_place(arguments)
     tokenizer = load_tokenizer(place)
     prompt = encoded(tokenizer, _prompt(arguments.prompt), "the prompt")
+    stops = ending_ids(place)
     module = parse_file(arguments.file)
     given = parse_sizes(arguments.dim)
     known = module.dimensions_of(PREFILL) | module.dimensions_of(DECODE)
@@ -70,7 +71,6 @@ def write_text(arguments: argparse.Namespace) -> None:
     )
     set_parameters(lm, arguments)
     clock = _Clock()
-    stops = ending_ids(place)
     tokens = generate(lm, prompt, tokens=arguments.tokens, stop_ids=stops, **options)
     stream = TextStream(tokenizer.decode, prompt, arguments.stop)
     for piece in pieces(clock.watch(tokens), stream):
@@ -133,7 +133,13 @@ def _prompt(given: str) -> str:
         return given
     if sys.stdin is None:  # what the interpreter makes of a closed descriptor
         raise UsageError("stdin is closed, and the prompt is read from there")
-    return sys.stdin.read().removesuffix("\n")
+    stream = getattr(sys.stdin, "buffer", None)
+    try:
+        text = sys.stdin.read() if stream is None else stream.read().decode()
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.start} is 0x{error.object[error.start]:02x}"
+        raise MgnError(f"the prompt on stdin is no UTF-8: {byte}") from None
+    return text.replace("\r\n", "\n").removesuffix("\n")
 
 
 def _write(text: str) -> None:
