@@ -160,6 +160,10 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("group_norm", (ones(2, 3), ones(3), ones(3), 2), {}, "3 channels do not divide into 2"),
     ("batch_norm", (ones(2, 3), *[ones(2)] * 4), {}, "vector of 3 channels"),
     ("rope", (ones(2, 6), 3), {}, "even size 3"),
+    *(
+        ("rope", (ones(2, 4), 4), {"theta": theta}, "theta must be finite and more than 0")
+        for theta in (-1.0, 0.0, float("inf"), float("nan"))
+    ),
     ("attention", (*[ones(2, 6)] * 3,), {"heads": 4}, r"not \[…, S, 4 \* head_dim\]"),
     ("attention", (*[ones(2, 6)] * 3,), {"heads": 3, "kv_heads": 2}, "not a multiple"),
     ("attention", (*[ones(2, 6)] * 3, ones(4, 2, 2)), {"heads": 3}, "do not broadcast"),

@@ -1,5 +1,6 @@
 """Rotary position embedding."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,9 @@ SIGNATURE = (
 )
 
 
-def _infer_rope(x: TensorType, offset: TensorType, head_dim: int, **_: Any) -> TensorType:
+def _infer_rope(
+    x: TensorType, offset: TensorType, head_dim: int, theta: float, **_: Any
+) -> TensorType:
     shape = x.get_shape()
     if len(shape) < 2:
         raise ShapeError("rope needs x of shape […, S, heads * head_dim]")
@@ -29,6 +32,8 @@ def _infer_rope(x: TensorType, offset: TensorType, head_dim: int, **_: Any) -> T
         raise ShapeError(f"{shape[-1]} is not a number of heads of even size {head_dim}")
     if shape[-2] > 1 << 31:
         raise ShapeError(f"positions are i32, which does not number {shape[-2]} rows")
+    if not 0 < theta < math.inf:
+        raise ShapeError(f"theta must be finite and more than 0, not {theta:g}")
     if offset.get_shape():
         raise ShapeError("offset must be a scalar")
     return x
@@ -51,7 +56,7 @@ def rope(
     position·theta^(-2i / head_dim). Pair i is elements i and i + head_dim/2, as in Hugging Face's
     Llama, or 2i and 2i + 1 with `interleaved`, as in the paper. Angles are computed in f32 or
     wider. Errors: an odd head_dim, one that does not divide the last axis, an offset that is not a
-    scalar. Su et al. 2021 (arXiv:2104.09864).
+    scalar, a theta that is not finite or not above 0. Su et al. 2021 (arXiv:2104.09864).
     """
     *_, rows, width = shape_of(x)
     element = element_type_of(x)
