@@ -112,6 +112,9 @@ def load_onnx(
     load_operators()
     model = read_model(source)
     inputs = [item.name for item in model.graph.inputs]
+    if len(set(inputs)) != len(inputs):
+        twice = next(name for name in inputs if inputs.count(name) > 1)
+        raise DiagnosticsError([Diagnostic(f"there are two inputs '{twice}'", model.file)])
     for what, given in (("shapes", shapes), ("constants", constants)):
         for name in given or {}:
             if name not in inputs:

@@ -374,6 +374,10 @@ def test_inputs_without_a_shape_or_of_a_type_that_mgn_does_not_have_are_named() 
     check(made, {"x": X}, shapes={"x": X.shape})
     made.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UINT64
     assert "input 'x' is uint64" in problem(made, shapes={"x": X.shape})
+    made.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.STRING
+    assert "input 'x' is strings, which" in problem(made, shapes={"x": X.shape})
+    made.graph.input.append(made.graph.input[0])
+    assert "there are two inputs 'x'" in problem(made)
 
 
 def test_a_known_scalar_stays_a_scalar() -> None:

@@ -190,6 +190,8 @@ def dtype_of(number: int) -> np.dtype[Any] | str:
     onnx = onnx_package()
     if number == BFLOAT16:
         return np.dtype(ml_dtypes.bfloat16)
+    if number == onnx.TensorProto.STRING:
+        return "strings"
     try:
         return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number))
     except KeyError:
