@@ -35,11 +35,9 @@ from benchmarks.one_core import on_one_core, timed_by
 from benchmarks.table import Table, keep
 from benchmarks.zoo.contestants import CONTESTANTS, contestants_of
 from benchmarks.zoo.entry import Entry
-from benchmarks.zoo.table import ENTRIES
+from benchmarks.zoo.table import add_choice, chosen
 from benchmarks.zoo.trial import MOST_BESIDE, TOLERANCES, Trial, tried
 from mgn.bench.timing import interleaved_medians
-from mgn.commands.options.arguments import parse_dimensions
-from mgn.commands.options.errors import UsageError
 from mgn.executable import Executable
 
 MEBI = 1 << 20
@@ -48,11 +46,9 @@ SELF = resource.RUSAGE_SELF
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the rows."""
-    known = [entry.name for entry in ENTRIES]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(known)}")
+    add_choice(parser)
     parser.add_argument("--small", action="store_true", help="at the sizes of the tests")
-    parser.add_argument("--dim", action="append", default=[], help="NAME=N: another size")
     parser.add_argument("--one-core", action="store_true", help="processor time, on one core")
     parser.add_argument("--device", default="auto", help="as in mgn-run")
     parser.add_argument("--precision", default="f32", choices=TOLERANCES, help="as in mgn-run")
@@ -65,25 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", type=Path, help="write the rows to this file as well")
     options = parser.parse_args(arguments)
-    unknown = sorted({*options.names} - {*known})
-    if unknown:
-        parser.error(f"there is no model {', '.join(unknown)}; there are {', '.join(known)}")
-    try:
-        dims = parse_dimensions(options.dim)
-    except UsageError as error:
-        parser.error(str(error))
+    entries = chosen(parser, options)
     clock = on_one_core() if options.one_core else time.perf_counter
     against = [name for name in options.against.split(",") if name in CONTESTANTS]
     warnings.simplefilter("ignore")  # of exporters, about their own insides
     os.environ["MGN_PROGRAM_CACHE"] = "off"
     table, rows, worst = Table(18), list[dict[str, Any]](), 0.0
-    for entry in ENTRIES:
-        if options.names and entry.name not in options.names:
-            continue
-        if missing := " and ".join(entry.missing):
-            print(f"{entry.name}: not tried, without {missing}", file=sys.stderr)
-            continue
-        entry = entry.resized(dims)
+    for entry in entries:
         choices = options.device, options.precision, options.beside
         trial = tried(entry, options.small, *choices, clock)
         worst = max(worst, trial.error)

@@ -1,8 +1,8 @@
 """A peer's step of decoding as a module of tensors, which every contestant can take.
 
-In: a model of transformers, and what it has read. Out: `Step`: a module whose arguments are a token
-and the keys and values of all layers so far, and whose results are the logits and the keys and
-values with the token's own, as exporters of decoders have it.
+In: a model of transformers, and what it has read. Out: `Step`, as exporters of decoders have it.
+The module's arguments are a token, and the keys and values of all layers so far. Its results are
+the logits, and the keys and values with the token's own.
 """
 
 from collections.abc import Sequence

@@ -60,18 +60,8 @@ def contestants_of(
 
 def _eager(entry: Entry, graph: str, trial: Trial) -> Timed | None:
     """The module as it is."""
-    if graph != entry.call.graph:
-        step = _step(entry, trial)
-        return None if step is None else _timed(_inferring(*step), trial)
-    import torch
-
-    peer, inputs = _placed(entry, trial)
-
-    def call() -> None:
-        with torch.inference_mode():
-            entry.call.peer(peer, inputs)
-
-    return _timed(call, trial)
+    step = _positional(entry, graph, trial)
+    return None if step is None else _timed(_inferring(*step), trial)
 
 
 def _compiled(entry: Entry, graph: str, trial: Trial) -> Timed | None:

@@ -3,10 +3,10 @@ do exported models get the kernels of those written by hand?
 
 In: names of models (default: all), at the sizes of the tests or, with `--full`, of their files, but
 for what `--dim` gives.
-Out: a row for each: the kernels of the model in `examples/models/`, of its peer as
-`torch.onnx.export` writes it, and of its peer as `torch.export` gives it, each with the modelled
-microseconds of a run. Nothing runs on a device, and no weights are compared. 1 where an export gets
-more than a tenth more kernels, or its run takes more than a tenth longer.
+Out: a row for each, with three counts of kernels: of the model in `examples/models/`, of its peer
+as `torch.onnx.export` writes it, and of its peer as `torch.export` gives it. Beside each are the
+modelled microseconds of a run. Nothing runs on a device, and no weights are compared. 1 where an
+export gets more than a tenth more kernels, or its run takes more than a tenth longer.
 """
 
 import argparse
@@ -23,10 +23,8 @@ import mgn
 from benchmarks.table import Table
 from benchmarks.zoo.contestants import Positional
 from benchmarks.zoo.entry import Entry
-from benchmarks.zoo.table import ENTRIES
+from benchmarks.zoo.table import add_choice, chosen
 from benchmarks.zoo.trial import tensors_of
-from mgn.commands.options.arguments import parse_dimensions
-from mgn.commands.options.errors import UsageError
 from mgn.passes.saturate import SaturateReport
 
 MORE = 1.1
@@ -53,30 +51,16 @@ class How(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the rows."""
-    known = [entry.name for entry in ENTRIES]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo.exports", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(known)}")
+    add_choice(parser)
     parser.add_argument("--full", action="store_true", help="at the sizes of the files")
-    parser.add_argument("--dim", action="append", default=[], help="NAME=N: another size")
     parser.add_argument("--device", default="cpu", help="as in mgn.optimize")
     parser.add_argument("--precision", default="f32", help="as in mgn.optimize")
     options = parser.parse_args(arguments)
-    unknown = sorted({*options.names} - {*known})
-    if unknown:
-        parser.error(f"there is no model {', '.join(unknown)}; there are {', '.join(known)}")
-    try:
-        dims = parse_dimensions(options.dim)
-    except UsageError as error:
-        parser.error(str(error))
+    entries = chosen(parser, options)
     warnings.simplefilter("ignore")  # of exporters, about their own insides
     table, worst = Table(18), 0.0
-    for entry in ENTRIES:
-        if options.names and entry.name not in options.names:
-            continue
-        if missing := " and ".join(entry.missing):
-            print(f"{entry.name}: not looked at, without {missing}", file=sys.stderr)
-            continue
-        entry = entry.resized(dims)
+    for entry in entries:
         cuts, remarks = cuts_of(entry, not options.full, options.device, options.precision)
         row: dict[str, Any] = {"model": entry.name}
         for name, cut in cuts.items():
