@@ -53,6 +53,11 @@ name.
 """
 
 
+def configuration_of(path: str | Path) -> Path:
+    """The file of a configuration beside a tokenizer; it may not be there."""
+    return _beside(path, _CONFIGURATION)
+
+
 def ending_ids(path: str | Path) -> frozenset[int]:
     """The tokens that end a text, by what lies beside a tokenizer: none where nothing says so."""
     for name in _ENDINGS:
@@ -71,7 +76,7 @@ def configured(
     flag or text in a const. So it is where a number is not finite, or a size not whole. So it is,
     too, where what the configuration asks for changes a model and has no const in the program.
     """
-    settings, consts = _Settings(_beside(path, _CONFIGURATION)), module.consts
+    settings, consts = _Settings(configuration_of(path)), module.consts
     named = dimensions | consts.keys()
     for name, plain in UNCHANGED.items():
         if name not in named:

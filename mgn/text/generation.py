@@ -19,7 +19,7 @@ from mgn.executable import Executable
 from mgn.program import Program
 from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.text.model import LOGITS, NEXT, LanguageModel, Results, TokenGraph
-from mgn.text.sampling import Sampling, sampling_graph
+from mgn.text.sampling import NO_TOKEN, Sampling, sampling_graph
 
 
 def generate(
@@ -79,11 +79,16 @@ def _steps(
     for number in range(tokens):
         if model.program.turn is not turn:
             raise MgnError("another text was begun with this model, whose states this one needs")
-        token = choice.next(source, results, len(prompt))
-        number_of = token.begin_numpy()
+        token, chosen_number = choice.next(source, results, len(prompt))
+        number_of = chosen_number.begin_numpy()
         if number + 1 < tokens:
             source, results = model.decode, model.decode.run(token)
         chosen = int(number_of().reshape(()))
+        if chosen == NO_TOKEN:
+            raise MgnError(
+                f"no token can follow the {len(prompt) + number} before it: a logit is NaN, or all "
+                "are -inf; look for NaN and infinities in the checkpoint, or for another model's"
+            )
         if chosen in stops:
             return
         yield chosen
@@ -101,10 +106,14 @@ class _Choice:
             self._seen = np.zeros(model.decode.outputs[LOGITS].shape[-1], np.float32)
             self._seen[list(prompt)] = 1
 
-    def next(self, source: TokenGraph, results: Results, length: int) -> DeviceArray:
-        """The token that follows what `source` gave these results for."""
+    def next(
+        self, source: TokenGraph, results: Results, length: int
+    ) -> tuple[DeviceArray, DeviceArray]:
+        """The token that follows what `source` gave these results for, and its number, which is
+        `NO_TOKEN` where there is none.
+        """
         if not self._model.has_logits:
-            return results[NEXT]
+            return results[NEXT], results[NEXT]
         has_row = _has_row(source)
         sampler = self._sampler(source, results[LOGITS])
         inputs: dict[str, Any] = {"logits": results[LOGITS]}
@@ -119,7 +128,7 @@ class _Choice:
             self._is_seeded = True
         found = sampler.run_on_device(**inputs)
         self._seen = found.get("seen")
-        return found["token"]
+        return found["token"], found["number"]
 
     def prepare(self) -> None:
         """Compiles what chooses, before there is anything to choose from."""

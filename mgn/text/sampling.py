@@ -7,6 +7,7 @@ host. The order is that of the `transformers` library: penalty, temperature, top
     values, ids = topk(x, k)
     kept = where(cumsum(softmax(values)) - softmax(values) < top_p, values, -inf)
     token = ids[categorical(kept)]
+    number = where(x[argmax(x)] > -inf, token, -1)
 """
 
 from dataclasses import dataclass, fields
@@ -20,6 +21,9 @@ from mgn.runtime.host_arrays import spelling
 
 LEAST, MOST = 1e-6, 1e6
 """What logits can be divided by: quotients stay finite."""
+
+NO_TOKEN = -1
+"""The number of no token."""
 
 RANGE = f"a number from {LEAST:g} to {MOST:g}"
 
@@ -98,7 +102,9 @@ def sampling_graph(
 ) -> GraphBuilder:
     """The graph that chooses a token by the last row of logits, or by that which `row` counts.
 
-    With a repetition penalty, `seen` is 1 at the tokens that there were, going in and coming out.
+    `token` is what the model goes on from, `number` what the host reads: `NO_TOKEN` where no class
+    can be chosen, since a logit is NaN or all are -inf. With a repetition penalty, `seen` is 1 at
+    the tokens that there were, going in and coming out.
     """
     classes = logits.shape[-1]
     with graph("sample") as g:
@@ -111,8 +117,13 @@ def sampling_graph(
         if seen is not None:
             penalty = numbers["penalty"]
             x = ops.where(ops.gt(seen, 0.0), ops.where(ops.gt(x, 0.0), x / penalty, x * penalty), x)
-        chosen = _drawn(x, sampling, numbers) if sampling.draws else ops.argmax(x, axis=-1)
-        results = {"token": ops.cast(ops.reshape(chosen, list(token.shape)), token.element)}
+        largest = ops.argmax(x, axis=-1)
+        chosen = _drawn(x, sampling, numbers) if sampling.draws else largest
+        has_one = ops.gt(ops.take_along_axis(x, ops.reshape(largest, [1]), axis=0), float("-inf"))
+        results = {
+            "token": ops.cast(ops.reshape(chosen, list(token.shape)), token.element),
+            "number": ops.where(has_one, ops.reshape(chosen, [1]), NO_TOKEN),
+        }
         if seen is not None:
             results["seen"] = ops.max(seen, ops.reshape(ops.one_hot(chosen, classes), [classes]))
         g.output(**results)

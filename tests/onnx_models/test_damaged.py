@@ -263,3 +263,24 @@ def test_branches_that_give_different_numbers_of_values_are_an_error() -> None:
     made = model([choice], {"x": X, "c": np.array(True), "go": np.array(True)})
     with pytest.raises(mgn.MgnError, match="If: its branches give 1 and 0 values"):
         mgn.from_onnx(made).lower()
+
+
+def test_what_a_schema_does_not_know_is_refused() -> None:
+    surplus = model([node("Relu", ["x", "x"], ["y"])], {"x": X})
+    with pytest.raises(mgn.MgnError, match="it has 2 inputs, and version 21 of it takes 1 at most"):
+        mgn.from_onnx(surplus).lower()
+    doubled = model([node("Neg", ["x"], ["y", "z"])], {"x": X})
+    with pytest.raises(mgn.MgnError, match="it has 2 outputs, and version 21 of it takes 1"):
+        mgn.from_onnx(doubled).lower()
+    nodes = [node("Concat", ["x", "x"], ["y"])]
+    with pytest.raises(mgn.MgnError, match="attribute 'axis' is missing"):
+        mgn.from_onnx(model(nodes, {"x": X})).lower()
+    mgn.from_onnx(model(nodes, {"x": X}, opset=1)).lower()
+
+
+def test_a_version_that_onnx_does_not_know_is_refused() -> None:
+    newest = onnx.defs.onnx_opset_version()
+    mgn.from_onnx(model([node("Relu", ["x"], ["y"])], {"x": X}, opset=newest)).lower()
+    newer = model([node("Relu", ["x"], ["y"])], {"x": X}, opset=newest + 1)
+    with pytest.raises(mgn.MgnError, match=rf"of version {newest + 1}, .* up to {newest}: a newer"):
+        mgn.from_onnx(newer)

@@ -161,6 +161,29 @@ def test_a_short_prompt_goes_through_decode_where_its_length_cannot_be_told(
         mgn.generate(program, [1], temperature=1.0)
 
 
+HALVING = """
+    state place: f32[]
+    graph prefill[S = 3](tokens: i32[1, S]) {
+      place <- 1.0
+      return logits = cast(reshape(one_hot(tokens, 9), [S, 9]), f32)
+    }
+    graph decode(token: i32[1]) {
+      place <- place - 0.25
+      return logits = cast(one_hot(token, 9), f32) * sqrt(place - 0.4)
+    }
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.1, "top_k": 3}], ids=str)
+def test_logits_that_are_no_numbers_end_a_text_with_an_error(options: dict[str, Any]) -> None:
+    program = mgn.compile(mgn.parse(HALVING), graph=["prefill", "decode"], device=DEVICE)
+    assert list(mgn.generate(program, [7, 8, 5], tokens=2, **options)) == [5, 5]
+    found: list[int] = []
+    with pytest.raises(mgn.MgnError, match="no token can follow the 6 before it: a logit is NaN"):
+        found.extend(mgn.generate(program, [7, 8, 5], tokens=9, **options))
+    assert found == [5, 5, 5]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -270,6 +293,18 @@ def _ids(folder: Path, prompt: str) -> list[int]:
     from tokenizers import Tokenizer
 
     return Tokenizer.from_file(str(folder / "tokenizer.json")).encode(prompt).ids
+
+
+def test_sizes_that_are_missing_are_explained_by_the_file_that_is(
+    folder: Path, tmp_path: Path
+) -> None:
+    make_folder(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
+    (tmp_path / "config.json").unlink()
+    outcome = run_in_process(main, [str(LLAMA), "--params", str(tmp_path), "--prompt", "It"])
+    assert outcome.status == 1 and not outcome.stdout
+    assert f"{tmp_path / 'config.json'} is not there" in outcome.stderr
+    assert "dimension 'hidden_size' of graph 'decode' has no value" in outcome.stderr
 
 
 def test_a_prompt_on_stdin_that_is_no_text_says_where(folder: Path) -> None:

@@ -11,7 +11,7 @@ from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.philox import key_of
 from mgn.dialects.mgn.structure import graphs_of
-from mgn.text.sampling import Sampling, sampling_graph
+from mgn.text.sampling import NO_TOKEN, Sampling, sampling_graph
 
 CLASSES = 37
 LOGITS = np.random.default_rng(2).standard_normal((3, CLASSES)).astype(np.float32) * 2
@@ -28,8 +28,10 @@ class Sampled:
         self._graph = next(graphs_of(module))
         self._sampling = sampling
 
-    def run(self, row: int = 1, seed: int = 0) -> dict[str, np.ndarray]:
-        inputs: dict[str, Any] = {"logits": LOGITS[None], "row": np.array(row, np.int32)}
+    def run(
+        self, row: int = 1, seed: int = 0, logits: np.ndarray = LOGITS
+    ) -> dict[str, np.ndarray]:
+        inputs: dict[str, Any] = {"logits": logits[None], "row": np.array(row, np.int32)}
         for name, value in self._sampling.numbers.items():
             inputs[name] = np.array(value, np.float32)
         if self._sampling.penalises:
@@ -75,10 +77,26 @@ def test_tokens_are_drawn_with_the_probabilities_of_the_definition(sampling: Sam
         for seed in range(draws):
             results = sampled.run(row, seed)
             assert results["token"].shape == (1, 1) and results["token"].dtype == np.int32
+            assert np.array_equal(results["number"], results["token"].reshape(1))
             counts[int(results["token"].item())] += 1
         assert not counts[share == 0].any()
         error = np.abs(counts / draws - share)
         assert (error <= 5 * np.sqrt(share * (1 - share) / draws) + 1e-12).all()
+
+
+@pytest.mark.parametrize("sampling", FORMS, ids=str)
+def test_logits_that_no_token_can_be_chosen_by_have_no_number(sampling: Sampling) -> None:
+    sampled = Sampled(sampling)
+    nothing, one_missing, one_possible = (LOGITS.copy() for _ in range(3))
+    nothing[1] = one_possible[1] = -np.inf
+    one_possible[1, 11] = -1e30
+    for place in (0, int(LOGITS[1].argmin()), CLASSES - 1):
+        one_missing[1] = LOGITS[1]
+        one_missing[1, place] = np.nan
+        assert sampled.run(logits=one_missing)["number"] == [NO_TOKEN]
+        assert sampled.run(0, logits=one_missing)["number"] >= 0
+    assert sampled.run(logits=nothing)["number"] == [NO_TOKEN]
+    assert sampled.run(logits=one_possible)["number"] == [11]
 
 
 def test_tokens_that_were_chosen_are_seen_from_then_on() -> None:

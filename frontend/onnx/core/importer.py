@@ -27,7 +27,7 @@ from mgn.frontend.onnx.core.known import Known
 from mgn.frontend.onnx.core.model import Function, Graph, Input, Model, Node, bound
 from mgn.frontend.onnx.core.narrow import HOLDERS, held, holder
 from mgn.frontend.onnx.core.operator import find
-from mgn.frontend.onnx.core.reading import complaint, dtype_of, schema_function
+from mgn.frontend.onnx.core.reading import complaint, dtype_of, misuse, schema_function
 from mgn.frontend.onnx.core.scope import NOTHING, Scope
 
 DEEPEST = 64
@@ -251,6 +251,9 @@ class Importer:
         function = self.model.functions.get((node.domain, node.operator))
         if function is not None:
             return self.run_function(function, call)
+        wrong = misuse(node, attributes, call.version)
+        if wrong is not None:
+            call.fail(wrong)
         row = find(node.domain, node.operator, call.version)
         if row is None:
             return self.expand(call)

@@ -75,6 +75,11 @@ def _model(onnx: Any, proto: Any, file: str) -> Model:
         if version < 1:
             named = f"domain '{domain}'" if domain else "its operators"
             raise _wrong(f"not an ONNX model: version {version} of {named} is none", file)
+    newest = onnx.defs.onnx_opset_version()
+    if (version := opsets.get("", newest)) > newest:
+        said = f"the package onnx here, {onnx.__version__}, knows those up to {newest}"
+        remedy = "a newer one is needed, or a model of an older version"
+        raise _wrong(f"its operators are of version {version}, and {said}: {remedy}", file)
     model = Model(file, reader.graph(proto.graph), opsets, functions)
     model.list_nodes()
     return model
@@ -141,6 +146,28 @@ def has_schema_function(node: Node, version: int) -> bool:
     except onnx.defs.SchemaError:
         return False
     return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def misuse(node: Node, attributes: Mapping[str, Any], version: int) -> str | None:
+    """What a node has against its operator's schema that no function would miss: more inputs or
+    outputs than there are, or no attribute that it needs. None where there is no such thing, or
+    ONNX has no such operator.
+    """
+    onnx = onnx_package()
+    if not onnx.defs.has(node.operator, node.domain):
+        return None
+    try:
+        schema = onnx.defs.get_schema(node.operator, version, node.domain)
+    except onnx.defs.SchemaError:
+        return None
+    counts = ("inputs", node.inputs, schema.max_input), ("outputs", node.outputs, schema.max_output)
+    for what, names, most in counts:
+        if any(names[most:]):
+            return f"it has {len(names)} {what}, and version {version} of it takes {most} at most"
+    for name, item in schema.attributes.items():
+        if item.required and name not in attributes:
+            return f"attribute '{name}' is missing"
+    return None
 
 
 def complaint(

@@ -18,7 +18,7 @@ from mgn.commands.options.errors import UsageError, say
 from mgn.diagnostics import DiagnosticsError, MgnError, one_line
 from mgn.modules.module import Module
 from mgn.sizes.ranges import Sizes, fixed
-from mgn.text.configuration import configured, ending_ids
+from mgn.text.configuration import configuration_of, configured, ending_ids
 from mgn.text.generation import generate
 from mgn.text.model import DECODE, LENGTH, PREFILL, room_for
 from mgn.text.room import Room, room_of
@@ -56,8 +56,13 @@ def write_text(arguments: argparse.Namespace) -> None:
     known = module.dimensions_of(PREFILL) | module.dimensions_of(DECODE)
     module, sizes = configured(module, place, known)
     given = sizes | given
-    of_decode, _ = module.dims_of([DECODE, PREFILL], fixed(given))
-    room = room_of(module.lower(DECODE, of_decode))
+    try:
+        of_decode, _ = module.dims_of([DECODE, PREFILL], fixed(given))
+        room = room_of(module.lower(DECODE, of_decode))
+    except DiagnosticsError:
+        if not (file := configuration_of(place)).is_file():
+            say(f"{file} is not there, so the program's own sizes count, and those of --dim")
+        raise
     room_for(room, len(prompt), arguments.tokens)
     lm = compile(
         module,
