@@ -7,7 +7,7 @@ host. The order is that of the `transformers` library: penalty, temperature, top
     values, ids = topk(x, k)
     kept = where(cumsum(softmax(values)) - softmax(values) < top_p, values, -inf)
     token = ids[categorical(kept)]
-    number = where(x[argmax(x)] > -inf, token, -1)
+    number = where(max(x) > -inf, token, -1)
 """
 
 from dataclasses import dataclass, fields
@@ -117,12 +117,11 @@ def sampling_graph(
         if seen is not None:
             penalty = numbers["penalty"]
             x = ops.where(ops.gt(seen, 0.0), ops.where(ops.gt(x, 0.0), x / penalty, x * penalty), x)
-        largest = ops.argmax(x, axis=-1)
-        chosen = _drawn(x, sampling, numbers) if sampling.draws else largest
-        has_one = ops.gt(ops.take_along_axis(x, ops.reshape(largest, [1]), axis=0), float("-inf"))
+        chosen = _drawn(x, sampling, numbers) if sampling.draws else ops.argmax(x, axis=-1)
+        has_one = ops.gt(ops.max_reduce(x, axis=-1), float("-inf"))
         results = {
             "token": ops.cast(ops.reshape(chosen, list(token.shape)), token.element),
-            "number": ops.where(has_one, ops.reshape(chosen, [1]), NO_TOKEN),
+            "number": ops.where(has_one, chosen, NO_TOKEN),
         }
         if seen is not None:
             results["seen"] = ops.max(seen, ops.reshape(ops.one_hot(chosen, classes), [classes]))

@@ -77,7 +77,7 @@ def test_tokens_are_drawn_with_the_probabilities_of_the_definition(sampling: Sam
         for seed in range(draws):
             results = sampled.run(row, seed)
             assert results["token"].shape == (1, 1) and results["token"].dtype == np.int32
-            assert np.array_equal(results["number"], results["token"].reshape(1))
+            assert np.array_equal(results["number"], results["token"].reshape(()))
             counts[int(results["token"].item())] += 1
         assert not counts[share == 0].any()
         error = np.abs(counts / draws - share)
@@ -93,10 +93,10 @@ def test_logits_that_no_token_can_be_chosen_by_have_no_number(sampling: Sampling
     for place in (0, int(LOGITS[1].argmin()), CLASSES - 1):
         one_missing[1] = LOGITS[1]
         one_missing[1, place] = np.nan
-        assert sampled.run(logits=one_missing)["number"] == [NO_TOKEN]
+        assert sampled.run(logits=one_missing)["number"] == NO_TOKEN
         assert sampled.run(0, logits=one_missing)["number"] >= 0
-    assert sampled.run(logits=nothing)["number"] == [NO_TOKEN]
-    assert sampled.run(logits=one_possible)["number"] == [11]
+    assert sampled.run(logits=nothing)["number"] == NO_TOKEN
+    assert sampled.run(logits=one_possible)["number"] == 11
 
 
 def test_tokens_that_were_chosen_are_seen_from_then_on() -> None:
