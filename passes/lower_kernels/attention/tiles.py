@@ -30,7 +30,7 @@ from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP, can_shuffle, red
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.schedules.attention.tiles import Tiling
 
-UNROLL = 4
+UNROLL = 8
 """Steps of the loops over products that the device's compiler is asked to do at a time."""
 
 Vectors = list[SSAValue]

@@ -19,7 +19,7 @@ from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.schedules.attention.gradient import Walk
 
-UNROLL = 4
+UNROLL = 8
 """Steps of the loops over products that the device's compiler is asked to do at a time."""
 
 BLOCK, MOST_TILES = 64, 128

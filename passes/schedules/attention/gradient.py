@@ -36,8 +36,10 @@ VECTOR_BYTES = 16
 """What a work-item of a GPU reads at once."""
 
 GPU_SHAPES: tuple[tuple[tuple[int, ...], float, float], ...] = (
-    ((16, 8, 4, 8), 0.34, 0.80),
-    ((16, 8, 4, 4), 0.30, 0.72),
+    ((8, 16, 8, 4), 0.42, 0.84),
+    ((16, 8, 4, 8), 0.40, 0.80),
+    ((16, 8, 4, 4), 0.36, 0.78),
+    ((8, 16, 4, 4), 0.37, 0.65),
     ((8, 8, 4, 8), 0.18, 0.66),
     ((8, 8, 4, 4), 0.16, 0.60),
     ((4, 8, 4, 4), 0.09, 0.40),
@@ -128,6 +130,12 @@ class Walk:
         """Numbers of a line in local memory: zeros follow those of a head."""
         step = self.across * self.columns(size) if size else 1
         return ceil_div(size, step) * step
+
+    @property
+    def products(self) -> int:
+        """Products of a score, those with the zeros behind a head among them."""
+        attention = self.attention
+        return attention.products + sum(self.line(size) - size for size in attention.sums)
 
     @property
     def line_pairs(self) -> int:
@@ -255,7 +263,7 @@ def _seconds(request: Request, attention: GradientSizes, walk: Walk) -> float:
     visited = _visited(attention, walk.tile_rows, walk.tile_keys) or [0]
     power = device.function_share * ELEMENT_COST["exp"].cpu if device.is_cpu else GPU_POWER
     score = 2.0 * (power + STEPS[device.is_cpu]) / rate * units
-    score += 2.0 * attention.products / rate * units
+    score += 2.0 * walk.products / rate * units
     groups = len(visited) * attention.groups
     mean = sum(visited) / len(visited) * walk.tile_rows * score
     longest = max(visited) * walk.tile_rows * score
