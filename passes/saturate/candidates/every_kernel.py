@@ -181,7 +181,8 @@ class EveryKernel:
         if limits.keep_bits and not keeps_bits(body, self.signatures):
             return None
         signatures = {name: self.signatures[number] for name, number, _ in body}
-        fits = all(form.writable(root, signatures[root], signatures[last]) for root in part.roots)
+        rest = part.roots if several else ()
+        fits = all(form.writable(root, signatures[root], signatures[last]) for root in rest)
         return form if fits else None
 
     def _reads(self, body: Body, part: Part) -> tuple[int, ...]:

@@ -33,6 +33,7 @@ from mgn.passes.saturate.egraph.wide_products import (
     Joined,
     Product,
     Rounding,
+    Sliced,
     WideProducts,
     constant_classes,
 )
@@ -329,12 +330,19 @@ class _Engine:
         sums: dict[int, list[tuple[int, int]]] = defaultdict(list)
         roundings: dict[int, list[Rounding]] = defaultdict(list)
         joined: list[Joined] = []
+        slices: list[Sliced] = []
+        below: dict[int, list[int]] = defaultdict(list)
         for result, (operation, attributes, _, operands) in tables.nodes:
             if operation == PRODUCT[0]:
                 left, right = operands
                 products.append(Product(result, left, right, attributes))
             elif operation == "add":
                 sums[operands[0]].append((result, operands[1]))
+                below[result] += operands
+            elif operation == "reshape":
+                below[result] += operands
+            elif operation == "slice":
+                slices.append(Sliced(attributes, operands[0]))
             elif operation == "concat":
                 joined.append(Joined(result, attributes, operands))
             elif operation in ROUNDINGS:
@@ -344,7 +352,7 @@ class _Engine:
         constant = constant_classes(
             leaves, ((result, node.operands) for result, node in tables.nodes)
         )
-        if not self.wide.enter(products, leaves, constant, sums, roundings, joined):
+        if not self.wide.enter(products, leaves, constant, sums, roundings, joined, slices, below):
             return False
         for step in self.wide.steps:
             self.fired[step[0]] += 1

@@ -1,4 +1,5 @@
-"""Products of one left operand with several parameters, as slices of one wide product.
+"""Products of one left operand with several parameters, as slices of one wide product; and products
+with a parameter whose halves are taken, with it turned.
 
 Before, where q and k depend on parameters alone:
 
@@ -13,6 +14,11 @@ program has the products side by side, they are the wide product as it is:
 
     concat(matmul(x, q), matmul(x, k))        matmul(x, concat(q, k))
 
+Where both halves of a product's columns are taken, as a gated layer does, its parameter is turned,
+so that a kernel in which halves meet reads rows of it:
+
+    slice(matmul(x, w) + b)                   slice(matmul(x, transpose(w), transpose_b=True) + b)
+
 `concat(q, k)` is then a derived parameter, and so is its transpose. Weights that are each rounded
 are also rounded as one, so that a matrix unit sees it. A rule of the table has one root; this one
 has as many as there are products, and acts once on all of them. A device may add up a product of
@@ -26,6 +32,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mgn.dialects.fusion.product_bodies import takes_half
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.passes.saturate.encoding.encode import Encoder
 from mgn.passes.saturate.encoding.facts import Facts
@@ -55,8 +62,17 @@ WIDE_PRODUCTS = (
         RuleClass.REASSOCIATES,
         "products of one x with parameters v and w, side by side, are one product",
     ),
+    Rule(
+        "halved-product",
+        "matmul(x, w, transpose_a=M, transpose_b=N)",
+        "matmul(x, transpose(w, perm=P), transpose_a=M, transpose_b=not N)",
+        RuleClass.REASSOCIATES,
+        "the columns of a parameter w, whose halves are taken, as rows",
+    ),
 )
 """What this file does, as reports show it; a row's right side cannot say how many there are."""
+
+NOTHING: Mapping[int, Sequence[int]] = {}
 
 MOST = 16
 """Products that are put side by side at most."""
@@ -106,6 +122,14 @@ class Joined:
 
 
 @dataclass(frozen=True)
+class Sliced:
+    """An e-node `slice(operand)`, by handles."""
+
+    attributes: int
+    operand: int
+
+
+@dataclass(frozen=True)
 class Column:
     """A product that may stand beside others, and the bias that is added to it, if any."""
 
@@ -151,17 +175,21 @@ class WideProducts:
         sums: dict[int, list[tuple[int, int]]],
         roundings: dict[int, list[Rounding]],
         joined: Sequence[Joined] = (),
+        slices: Sequence[Sliced] = (),
+        below: Mapping[int, Sequence[int]] = NOTHING,
     ) -> bool:
         """Enters what has not been entered; whether there was anything.
 
         `leaves` holds parameters and constants, `constant` what they alone decide; `sums`, for a
         class, the classes that are its sum with another, and that other; `roundings`, for a class,
-        what rounds another value to it; `joined` are values side by side.
+        what rounds another value to it; `joined` are values side by side, `slices` parts of
+        values; `below` has, for a class, the operands of its sums and reshapes.
         """
         self.leaves, self.constant, self.sums = leaves, constant, sums
         self.roundings = roundings
         groups: dict[object, dict[int, Product]] = {}
-        for item in sorted(products, key=lambda item: (item.result, item.right)):
+        ordered = sorted(products, key=lambda item: (item.result, item.right))
+        for item in ordered:
             key = self._key(item)
             if key is not None and item.right < self.facts.given:
                 groups.setdefault(key, {}).setdefault(item.result, item)
@@ -172,7 +200,50 @@ class WideProducts:
         columns = self._columns(groups) if joined else {}
         for item in sorted(joined, key=lambda item: item.result):
             self._join(item, columns)
+        halved = self._halved(slices, below)
+        for item in ordered:
+            if item.result in halved:
+                self._turn_halved(item)
         return bool(self.steps)
+
+    def _halved(self, slices: Sequence[Sliced], below: Mapping[int, Sequence[int]]) -> set[int]:
+        """The classes of which a half of the columns is taken, perhaps with a bias, in any shape
+        that keeps the columns.
+        """
+        types = self.facts.handle_types
+        waiting = [
+            item.operand
+            for item in slices
+            if takes_half(types[item.operand].get_shape(), self._decoded("slice", item.attributes))
+        ]
+        found: set[int] = set()
+        while waiting:
+            one = waiting.pop()
+            if one in found:
+                continue
+            found.add(one)
+            columns = types[one].get_shape()[-1:]
+            waiting += [
+                item for item in below.get(one, ()) if types[item].get_shape()[-1:] == columns
+            ]
+        return found
+
+    def _turn_halved(self, item: Product) -> None:
+        """Enters a product whose halves are taken with its parameter turned."""
+        there = item.right in self.constant and item.left not in self.constant
+        name = (item.result, item.left, item.right)
+        if self._values(item)["transpose_b"] or not there or name in self.seen:
+            return
+        if (
+            item.right >= self.facts.given
+            or len(self.facts.handle_types[item.right].get_shape()) < 2
+        ):
+            return
+        self.seen.add(name)
+        start = len(self.facts.handle_types)
+        turned = self._turn(item.result, item, item.right, self.roundings.get(item.right, ()))
+        end = len(self.facts.handle_types)
+        self.steps.append((WIDE_PRODUCTS[3].name, name, turned, start, end))
 
     def _parameters(self, group: Mapping[int, Product]) -> list[int]:
         """The right operands that are parameters as they stand, not turned or computed."""
@@ -270,7 +341,7 @@ class WideProducts:
     def _widen(self, members: Sequence[Product]) -> None:
         start = len(self.facts.handle_types)
         wide = self._side_by_side(members)
-        plain, biased, _ = WIDE_PRODUCTS
+        plain, biased, *_ = WIDE_PRODUCTS
         rows = [(item.result, item.left, item.right) for item in members]
         self._slices(wide, plain.name, rows, start)
         sums = [self._bias(item.result) for item in members]
@@ -283,10 +354,10 @@ class WideProducts:
             added = [(result, x, w, other) for (_, x, w), (result, other) in ends]
             self._slices(total, biased.name, added, start)
 
-    def _turn(self, wide: int, first: Product, weight: int, roundings: Sequence[Rounding]) -> None:
-        """Enters the product with weights that lie the other way: their rows together, as a CPU
-        takes them, or their columns, as a kernel does in which halves of a product meet. The weight
-        is what its roundings give, so that the turned one is rounded as well.
+    def _turn(self, wide: int, first: Product, weight: int, roundings: Sequence[Rounding]) -> int:
+        """Enters the product, and gives it, with weights that lie the other way: their rows
+        together, as a CPU takes them, or their columns, as a kernel does in which halves of a
+        product meet. The weight is what its roundings give, so that the turned one is rounded too.
         """
         rank = len(self.facts.handle_types[weight].get_shape())
         perm = [*range(rank - 2), rank - 1, rank - 2]
@@ -297,7 +368,9 @@ class WideProducts:
             self.facts.union(turned, self._operation(item.operation, [inner], **values))
         values = dict(self._values(first))
         values["transpose_b"] = not values["transpose_b"]
-        self.facts.union(wide, self._operation("matmul", [first.left, turned], **values))
+        product = self._operation("matmul", [first.left, turned], **values)
+        self.facts.union(wide, product)
+        return product
 
     def _round_as_one(self, weight: int, parts: Sequence[int], axis: int) -> Iterator[Rounding]:
         """Enters the rounding of values side by side, where all parts are rounded alike."""

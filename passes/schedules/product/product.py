@@ -112,7 +112,7 @@ def scheduled_product(request: Request) -> Product:
     product = Product.of_body(request.body)
     if not request.is_gpu or product.halves == 1:
         return product
-    if not product.node.values["transpose_b"]:
+    if right_axis(product) != DEPTH:
         raise VerifyException("fusion.kernel contraction: columns that meet are apart in memory")
     return product.interleaved
 

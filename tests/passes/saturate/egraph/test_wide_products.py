@@ -321,3 +321,78 @@ def test_the_forms_of_an_e_graph_do_not_grow_without_end() -> None:
         node for nodes in values.result.nodes.values() for node in nodes if node.name == "concat"
     ]
     assert 1 <= len(wide) <= 2
+
+
+HALVES = """
+param w: f32[{shape}]
+param b: f32[{columns}]
+graph g(x: f32[{left}, {depth}]) {{
+  h = {product}
+  h = {wide}
+  up = slice(h, starts = {zeros}, stops = {below}, steps = {ones})
+  gate = slice(h, starts = {half}, stops = {all}, steps = {ones})
+  return y = {gated}
+}}
+"""
+
+
+def halved(seed: int, turned: bool, most: int = 9) -> str:
+    """A gated layer of a size that is drawn; turned weights are `[columns, depth]`."""
+    rng = np.random.default_rng(seed)
+    depth, half, rows = (int(number) for number in rng.integers(2, most, 3))
+    outer = [[rows], [1, rows], [2, rows]][rng.integers(3)]
+    wide = ["h", "h + b", f"reshape(h + b, [-1, {rows}, {2 * half}])"][rng.integers(3)]
+    if wide.startswith("reshape"):
+        outer = [outer[0] if len(outer) == 2 else 1, rows]
+    zeros = [0] * len(outer)
+    return HALVES.format(
+        shape=f"{2 * half}, {depth}" if turned else f"{depth}, {2 * half}",
+        left=", ".join(map(str, outer)),
+        product=f"matmul(x, w, transpose_b = {str(turned).lower()})",
+        wide=wide,
+        gated=["silu(gate) * up", "gelu(gate) * up", "tanh(up) + gate"][rng.integers(3)],
+        columns=2 * half,
+        depth=depth,
+        zeros=[*zeros, 0],
+        half=[*zeros, half],
+        below=[*outer, half],
+        all=[*outer, 2 * half],
+        ones=[1, *(1 for _ in outer)],
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_parameter_whose_halves_are_taken_is_turned(seed: int) -> None:
+    values = values_of(graph_of(halved(seed, turned=False)))
+    assert values.result.saturated and values.result.fired["halved-product"] >= 1
+    assert values.agree_widely(seed, RuleClass.REASSOCIATES)
+    assert values_of(graph_of(halved(seed, turned=True))).result.fired["halved-product"] == 0
+
+
+def test_what_is_no_half_of_columns_or_no_parameter_stays_as_it_is() -> None:
+    taken = "slice(h, starts = [0, {}], stops = [4, {}], steps = [1, {}])"
+    for inputs, start, stop, step in (
+        ("x: f32[4, 6], w: f32[6, 8]", 0, 4, 1),
+        ("x: f32[4, 6]", 0, 3, 1),
+        ("x: f32[4, 6]", 2, 6, 1),
+        ("x: f32[4, 6]", 0, 8, 2),
+    ):
+        declared = "" if "w:" in inputs else "param w: f32[6, 8]"
+        part = taken.format(start, stop, step)
+        text = f"{declared}\ngraph g({inputs}) {{\n h = x @ w\n return y = exp({part})\n }}"
+        assert values_of(graph_of(text)).result.fired["halved-product"] == 0
+
+
+@pytest.mark.parametrize("precision", ["f32", "tf32", "bf16"])
+@pytest.mark.parametrize("seed", range(4))
+def test_weights_by_rows_and_by_columns_cost_the_same_where_halves_meet(
+    seed: int, precision: str
+) -> None:
+    costs: list[float] = []
+    for turned in (False, True):
+        made = mgn.optimize(
+            mgn.parse(halved(seed, turned, 700)), device="nvidia-h200", precision=precision
+        )
+        assert isinstance(made.report.saturation, SaturateReport)
+        costs.append(made.report.saturation.cost_after)
+    assert costs[0] <= costs[1] * 1.01  # a copy of the weights, made when they are set
