@@ -113,7 +113,8 @@ def scheduled_product(request: Request) -> Product:
     if not request.is_gpu or product.halves == 1:
         return product
     if right_axis(product) != DEPTH:
-        raise VerifyException("fusion.kernel contraction: columns that meet are apart in memory")
+        what = "columns that meet are apart in memory, or computed"
+        raise VerifyException(f"fusion.kernel contraction: {what}")
     return product.interleaved
 
 
