@@ -37,6 +37,13 @@ class Elements(Protocol):
 Row = Callable[[Elements, Node, Indices], SSAValue]
 
 
+def _lanes_apart(elements: Elements, index: Indices) -> int:
+    """The lanes that an element is found for: one where all lanes see the same, whose value others
+    with fewer lanes may read again.
+    """
+    return elements.lanes if any(part.varies for part in index) else 1
+
+
 def _moved(elements: Elements, node: Node, index: Indices) -> SSAValue:
     return elements.at(node.operands[0], MOVES[node.name](node, index))
 
@@ -84,7 +91,7 @@ def _pad(elements: Elements, node: Node, index: Indices) -> SSAValue:
     lanes are inside, then each by itself.
     """
     (source,) = node.operands
-    code, count = elements.code, elements.lanes
+    code, count = elements.code, _lanes_apart(elements, index)
     value = code.constant(_number(node), memory_type(node.element))
     if source.count == 0:
         return value
@@ -210,7 +217,7 @@ def _choose_part(
     """The value of the part that has the element. A binary search finds the part: many parts take
     few tests, and branches are not nested deeply.
     """
-    code, count = elements.code, elements.lanes
+    code, count = elements.code, _lanes_apart(elements, index)
     if len(parts) == 1:
         operand, start = parts[0]
         moved = list(index)
@@ -257,7 +264,7 @@ def _run_bounds(elements: Elements, node: Node, index: Indices) -> SSAValue:
     """How many ids in order are below a number, by bisection."""
     (ids,), axis, code = node.operands, node.values["axis"], elements.code
     count, number = ids.shape[axis], index[axis]
-    lanes_of = elements.lanes if any(part.varies for part in index) else 1
+    lanes_of = _lanes_apart(elements, index)
     type = code.index_type(number)
 
     def value_of(part: Index) -> SSAValue:
