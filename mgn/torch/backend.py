@@ -17,6 +17,7 @@ from mgn.frontend.torch.library import library
 from mgn.frontend.torch.operators import OPERATORS
 from mgn.torch.cutting import RANDOM
 from mgn.torch.families import Family, family_of
+from mgn.torch.known_numbers import items_of, known_numbers
 from mgn.torch.options import Options, options_of
 from mgn.torch.running import Running
 
@@ -130,21 +131,25 @@ class BySize:
 
     def __init__(self, graph: Any, options: Options, family: Family) -> None:
         self.graph, self.options, self.family = graph, options, family
+        self.known = known_numbers(graph)
         self.compiled: dict[Any, Callable[..., Any]] = {}
         self._has_warned = False
 
     def __call__(self, *arguments: Any) -> Any:
         torch = library()
+        values = [
+            item.item() if number in self.known else item for number, item in enumerate(arguments)
+        ]
         key = tuple(
-            (tuple(item.shape), item.stride()) if isinstance(item, torch.Tensor) else item
-            for item in arguments
+            (tuple(item.shape), item.stride()) if isinstance(item, torch.Tensor) else repr(item)
+            for item in values
         )
         function = self.compiled.get(key)
         if function is None and len(self.compiled) >= self.options.sizes:
             return self._eager(arguments)
         if function is None:
-            function = self.compiled[key] = torch._dynamo.disable(self._compile)(arguments)
-        rest = [item for item in arguments if isinstance(item, torch.Tensor)]
+            function = self.compiled[key] = torch._dynamo.disable(self._compile)(values)
+        rest = [item for item in values if isinstance(item, torch.Tensor)]
         return function(*rest)
 
     def _eager(self, arguments: Sequence[Any]) -> Any:
@@ -164,10 +169,14 @@ class BySize:
         graph = torch.fx.GraphModule(self.graph, copy.deepcopy(self.graph.graph))
         _hand_on(self.graph, graph)
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
-        for node, value in zip(places, arguments, strict=True):
-            if not isinstance(value, torch.Tensor):
-                _fill_in(node, value)
-                graph.graph.erase_node(node)
+        for number, (node, value) in enumerate(zip(places, arguments, strict=True)):
+            if isinstance(value, torch.Tensor):
+                continue
+            for read in items_of(node) if number in self.known else [node]:
+                _fill_in(read, value)
+                if read is not node:
+                    graph.graph.erase_node(read)
+            graph.graph.erase_node(node)
         for node in graph.graph.nodes:
             node.meta.pop("example_value", None)
         graph.recompile()

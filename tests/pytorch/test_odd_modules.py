@@ -108,6 +108,52 @@ def test_a_number_that_changes_is_an_operand_and_no_reason_to_compile_again() ->
     assert len(backend.built) == 1
 
 
+NUMBERS: dict[str, Callable[[], Any]] = {
+    "a norm over elements": lambda: torch.nn.LayerNorm(4),
+    "a norm over a batch": lambda: torch.nn.BatchNorm1d(4),
+    "a norm over groups": lambda: torch.nn.GroupNorm(2, 4),
+    "a dropout that keeps all": lambda: torch.nn.Dropout(0.3).eval(),
+    "a slope": lambda: torch.nn.LeakyReLU(0.1),
+    "a limit and its negative": lambda: Limited(),
+    "a power": lambda: torch.nn.LocalResponseNorm(2),
+    "a scale of sizes": lambda: torch.nn.Upsample(scale_factor=2.0),
+}
+
+
+class Limited(torch.nn.Module):
+    """Values between a number and its negative."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit = 0.37
+
+    def forward(self, x: Any) -> Any:
+        return x.clamp(-self.limit, self.limit)
+
+
+@pytest.mark.parametrize("make", NUMBERS.values(), ids=NUMBERS)
+def test_numbers_of_a_module_are_known_where_sizes_are_dynamic(make: Callable[[], Any]) -> None:
+    net = make().double()
+    peer = copy.deepcopy(net)
+    function = compiled(net, dynamic=True)
+    for rows in (3, 5):
+        x = torch.randn(rows, 4, 6, dtype=torch.float64)
+        if isinstance(net, torch.nn.LayerNorm):
+            x = x.mT.contiguous()
+        found, said = told(lambda x=x: function(x))
+        torch.testing.assert_close(found, peer(x), rtol=1e-10, atol=1e-12)
+        assert said == []
+
+
+def test_a_number_that_is_known_and_changes_is_compiled_for_each_value() -> None:
+    function = compiled(lambda x, slope: torch.nn.functional.leaky_relu(x, slope), dynamic=True)
+    x = torch.randn(5, 3)
+    for slope in (0.1, 0.25, -0.5, 0.1):
+        wanted = torch.nn.functional.leaky_relu(x, slope)
+        torch.testing.assert_close(function(x, slope), wanted)
+    assert len(backend.built) == 3
+
+
 def test_operators_of_higher_order_get_their_arguments_as_they_were_written() -> None:
     flex_attention = pytest.importorskip("torch.nn.attention.flex_attention").flex_attention
     q = torch.randn(1, 2, 8, 4)
