@@ -44,7 +44,7 @@ def _format(options: argparse.Namespace) -> int:
     failed = changed = False
     for name in options.files:
         try:
-            paths = [name] if name == STDIN else _files_of(Path(name))
+            paths = [name] if name == STDIN else _files_of(name)
         except MgnError as error:
             say(f"error: {error}")
             failed = True
@@ -58,8 +58,13 @@ def _format(options: argparse.Namespace) -> int:
     return FAILURE if failed or (changed and options.check) else 0
 
 
-def _files_of(path: Path) -> list[str]:
-    """A file, or the `.mgn` files of a folder. MgnError for a folder without any."""
+def _files_of(name: str) -> list[str]:
+    """A file, or the `.mgn` files of a folder. MgnError for a folder without any, and for no name,
+    which would be that of the folder that one is in.
+    """
+    if not name:
+        raise MgnError("a file has an empty name; '.' is the folder that this runs in")
+    path = Path(name)
     if not path.is_dir():
         return [str(path)]
     found = sorted(str(item) for item in path.rglob("*.mgn") if item.is_file())

@@ -192,6 +192,14 @@ def test_stdin_is_formatted_to_stdout() -> None:
     assert (outcome.status, outcome.stdout) == (1, "")
 
 
+def test_no_name_is_not_that_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.mgn").write_bytes(b"const A=1")
+    outcome = run_in_process(main, [""])
+    assert outcome.status == 1 and "a file has an empty name" in outcome.stderr
+    assert Path("a.mgn").read_bytes() == b"const A=1"
+
+
 def test_files_with_errors_stay_as_they_are_and_the_others_are_formatted(tmp_path: Path) -> None:
     broken, other, nothing = (tmp_path / name for name in ("a.mgn", "b.mgn", "none.mgn"))
     broken.write_bytes(b"const A=(1\nconst B=2")
