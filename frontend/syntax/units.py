@@ -124,6 +124,8 @@ class Loader:
                 cycle = [*self.loading[self.loading.index(key) :], key]
                 chain = " -> ".join(item.name for item in cycle)
                 raise DiagnosticsError([Diagnostic(f"cyclic import: {chain}")])
+            if key.exists() and not key.is_file() and not key.is_dir():
+                raise DiagnosticsError([Diagnostic("cannot read the file: it is a device or pipe")])
             other = self.loaded.get(key) or self.load(self.read(path))
         except DiagnosticsError as error:
             first = error.diagnostics[0]

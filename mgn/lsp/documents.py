@@ -198,7 +198,7 @@ class Documents:
                 count += 1
                 if count > MOST_FILES:
                     return
-                if path.resolve() not in seen:
+                if path.is_file() and path.resolve() not in seen:
                     seen.add(path.resolve())
                     try:
                         yield read_source(path)

@@ -1,5 +1,6 @@
 """Bad input of any kind is a one-screen DiagnosticsError, quickly; large programs lower in time."""
 
+import os
 import time
 from pathlib import Path
 
@@ -74,11 +75,19 @@ def test_binary_files_are_one_message(tmp_path: Path) -> None:
         parse_file(tmp_path)
 
 
-def test_a_file_without_an_end_is_one_message(tmp_path: Path) -> None:
-    path = tmp_path / "a.mgn"
-    path.write_text('import "/dev/zero"\n' + GRAPH % "x")
+def test_a_file_without_an_end_is_one_message() -> None:
     with pytest.raises(DiagnosticsError, match="the file is longer than 256 MiB"):
-        parse_file(path)
+        parse_file("/dev/zero")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes in folders")
+def test_an_import_waits_for_no_device_and_no_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "a.mgn"
+    os.mkfifo(tmp_path / "pipe.mgn")
+    for name in ("/dev/zero", "pipe.mgn"):
+        path.write_text(f'import "{name}"\n' + GRAPH % "x")
+        with pytest.raises(DiagnosticsError, match="cannot read the file: it is a device or pipe"):
+            parse_file(path)
 
 
 def test_a_block_that_goes_on_after_its_brace_is_a_message() -> None:
