@@ -5,6 +5,7 @@ files that an index names, only those are opened whose arrays are looked at.
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
@@ -34,6 +35,9 @@ Entries = Mapping[str, StoredArray]
 def _read_gguf(path: Path) -> dict[str, StoredArray]:
     return gguf_entries(mapped(path), path)
 
+
+LONGEST_NAME = 255
+"""The most bytes in the name of a file, of all systems."""
 
 READERS: dict[str, Callable[[Path], dict[str, StoredArray]]] = {
     ".safetensors": read_safetensors,
@@ -134,5 +138,10 @@ def _read_index(path: Path) -> Entries:
 
 
 def _is_plain(file: str) -> bool:
-    """Whether a name is that of a file in the same folder."""
-    return bool(file) and PurePosixPath(file).name == file and "\\" not in file and "\0" not in file
+    """Whether a name is one that a file in the same folder can have."""
+    try:
+        length = len(os.fsencode(file))
+    except UnicodeEncodeError:
+        return False
+    is_one = PurePosixPath(file).name == file and "\\" not in file and "\0" not in file
+    return is_one and 0 < length <= LONGEST_NAME

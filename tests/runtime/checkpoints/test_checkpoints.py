@@ -184,7 +184,11 @@ def test_a_dtype_that_is_none_is_told_in_signs_that_a_terminal_shows(tmp_path: P
     assert str(error.value).replace("\n", "").isprintable() and len(str(error.value)) < 500
 
 
-@pytest.mark.parametrize("file", ["../w.safetensors", "/w.safetensors", "a/w.safetensors", "", 3])
+@pytest.mark.parametrize(
+    "file",
+    ["../w.safetensors", "/w.safetensors", "a/w.safetensors", "", 3, "w" * 400, "\ud800", "a\0b"],
+    ids=ascii,
+)
 def test_an_index_leads_to_files_beside_it_only(tmp_path: Path, file: str) -> None:
     with pytest.raises(WeightsError, match="no file beside it"):
         open_checkpoint(sharded(tmp_path, {"d": file}))
