@@ -29,10 +29,13 @@ def write_whole(path: str | Path, data: bytes) -> None:
 def check_target(path: str | Path) -> None:
     """Says early what is wrong with a path to write to: MgnError."""
     try:
-        if Path(path).is_dir():
+        place = Path(os.path.realpath(path))
+        if place.is_dir():
             raise MgnError(f"cannot write '{path}': it is a directory")
-        if not Path(path).parent.is_dir():
+        if not place.parent.is_dir():
             raise MgnError(f"cannot write '{path}': no such file or directory")
+        if place.is_symlink():  # a ring of links leads nowhere
+            raise MgnError(f"cannot write '{path}': too many levels of symbolic links")
     except (OSError, ValueError) as error:
         raise MgnError(f"cannot write {str(path)!r}: {error}") from None
 

@@ -104,6 +104,18 @@ def test_a_protected_file_a_folder_and_a_ring_are_told(program: Path, mgn_opt: C
     assert Path("kept").read_text() == "old"
 
 
+def test_a_link_that_leads_nowhere_is_told_before_the_run(program: Path) -> None:
+    Path("ring.npz").symlink_to("ring.npz")
+    Path("lost.npz").symlink_to("nowhere/x.npz")
+    Path("new.npz").symlink_to("made.npz")
+    for place, words in (("ring", "too many levels"), ("lost", "no such file or directory")):
+        outcome = mgn_run(program, "--device", "cpu", "--outputs", f"{place}.npz")
+        assert outcome.status == 1 and outcome.stdout == ""
+        assert f"cannot write '{place}.npz': {words}" in outcome.stderr
+    assert mgn_run(program, "--device", "cpu", "--outputs", "new.npz").status == 0
+    assert Path("new.npz").is_symlink() and Path("made.npz").is_file()
+
+
 class _Full(io.StringIO):
     """A stream on a full disk."""
 
