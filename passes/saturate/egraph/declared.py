@@ -3,19 +3,27 @@
 In: texts of egglog that declare. Out: an e-graph that has read them, and holds nothing yet.
 
 To declare a rule takes egglog ten times as long as to copy one, and programs of like operations
-declare the same. A user gets a copy; what was copied is as it was, whatever the user did.
+declare the same. A user gets a copy; what was copied is as it was, whatever the user did. A thread
+has its own: egglog panics where an e-graph is used or dropped by another than the one that made it.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from threading import Lock
+from threading import local
 from typing import Any
 
 MOST_KEPT = 16
-"""How many e-graphs are kept: those that were used last."""
+"""How many e-graphs a thread keeps: those that it used last."""
 
-_kept: dict[tuple[str, ...], Any] = {}
-_lock = Lock()
+
+class _Kept(local):
+    """The e-graphs of a thread, which go with it."""
+
+    def __init__(self) -> None:
+        self.egraphs: dict[tuple[str, ...], Any] = {}
+
+
+_kept = _Kept()
 
 
 def execute(egraph: Any, text: str) -> list[Any]:
@@ -29,8 +37,8 @@ def declared(bindings: Any, texts: Sequence[str]) -> Iterator[Any]:
     that grow with its square. It is kept, but for one whose user failed.
     """
     key = tuple(texts)
-    with _lock:
-        egraph = _kept.pop(key, None)
+    kept = _kept.egraphs
+    egraph = kept.pop(key, None)
     if egraph is None:
         egraph = bindings.EGraph()
         for text in texts:
@@ -38,7 +46,6 @@ def declared(bindings: Any, texts: Sequence[str]) -> Iterator[Any]:
     execute(egraph, "(push 1)")
     yield egraph
     execute(egraph, "(pop 1)")
-    with _lock:
-        _kept[key] = egraph
-        while len(_kept) > MOST_KEPT:
-            del _kept[next(iter(_kept))]
+    kept[key] = egraph
+    while len(kept) > MOST_KEPT:
+        del kept[next(iter(kept))]
