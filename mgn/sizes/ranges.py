@@ -12,6 +12,9 @@ from mgn.diagnostics import MgnError, WrongType, clipped
 MOST_PROGRAMS = 64
 """Programs that may be asked for."""
 
+MOST_SIZES = 1 << 24
+"""Sizes of a range: each is weighed, in time and memory that grow with them."""
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -29,12 +32,19 @@ class Sizes:
 
 
 def sizes_of(name: str, given: Any) -> Sizes:
-    """The sizes that a range stands for. MgnError where there are none, or negative ones."""
+    """The sizes that a range stands for. MgnError where there are none, too many, or negative
+    ones.
+    """
     if isinstance(given, Sizes):
         return given
     values = given[::-1] if given.step < 0 else given
-    if not len(values):
+    if not values:
         raise MgnError(f"dimension '{name}' has no sizes in {given!r}, which is empty")
+    count = (values[-1] - values[0]) // values.step + 1
+    if count > MOST_SIZES:
+        raise MgnError(
+            f"dimension '{name}' has {count} sizes in {given!r}, not {MOST_SIZES} at most"
+        )
     if values[0] < 0:
         raise MgnError(f"dimension '{name}' cannot be {values[0]}")
     return Sizes(values)

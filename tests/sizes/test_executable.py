@@ -166,6 +166,8 @@ def test_wrong_inputs_are_refused_and_say_what_to_do(given: dict, said: str) -> 
     ("graph", "options", "said"),
     [
         ("g", {"dims": {"S": range(5, 5)}}, "dimension 'S' has no sizes"),
+        ("g", {"dims": {"S": range(1, 10**9)}}, "dimension 'S' has 999999999 sizes"),
+        ("g", {"dims": {"S": range(10**30, 0, -1)}}, "sizes in range.*, not 16777216 at most"),
         ("g", {"dims": {"S": range(-3, 5)}}, "dimension 'S' cannot be -3"),
         ("g", {"dims": {"S": range(1, 5), "T": range(1, 5)}}, "one dimension can have a range"),
         ("g", {"dims": {"T": range(1, 5)}}, "no dimension 'T'"),
