@@ -48,18 +48,25 @@ def generate(
     is_count = isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0
     if tokens is not None and not is_count:
         raise MgnError(f"tokens takes a number of at least 0, not {tokens!r:.80}")
-    prompt = [_as_id(item) for item in np.asarray(list(ids)).reshape(-1).tolist()]
+    prompt, ends = _as_ids("a prompt", ids), frozenset(_as_ids("stop_ids", stop_ids))
     model = LanguageModel(lm)
     if not model.has_logits and not sampling.is_plain:
         raise MgnError(f"the graphs return no '{LOGITS}', so only the most likely token is known")
     most = model.check(prompt, tokens)
-    return _steps(model, prompt, most, sampling, frozenset(stop_ids))
+    return _steps(model, prompt, most, sampling, ends)
 
 
-def _as_id(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise WrongType(f"a prompt has the ids of tokens, which are integers, not {value!r:.80}")
-    return value
+def _as_ids(what: str, given: Any) -> list[int]:
+    """Ids in one list, whatever list or array they came in. WrongType where they are none."""
+    said = f"{what} has the ids of tokens, which are integers, not"
+    try:
+        ids = np.asarray(list(given)).reshape(-1).tolist()
+    except (TypeError, ValueError):
+        raise WrongType(f"{said} {given!r:.80}") from None
+    for item in ids:
+        if isinstance(item, bool) or not isinstance(item, int):
+            raise WrongType(f"{said} {item!r:.80}")
+    return ids
 
 
 def _steps(

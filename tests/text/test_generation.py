@@ -128,6 +128,14 @@ def test_what_is_no_model_or_no_prompt_is_a_type_error(lm: Program) -> None:
             mgn.generate(lm, wrong)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize("given", [None, 3, [[1], [2, 3]], "ab"])
+def test_what_is_no_list_of_ids_is_a_type_error(lm: Program, given: Any) -> None:
+    with pytest.raises(mgn.MgnError, match="a prompt has the ids of tokens"):
+        mgn.generate(lm, given)
+    with pytest.raises(mgn.MgnError, match="stop_ids has the ids of tokens"):
+        mgn.generate(lm, [1, 2, 3], tokens=1, stop_ids=given)
+
+
 COUNTER = """
     state position: i32[]
     state last: i32[]
