@@ -207,7 +207,7 @@ def translated(module: ModuleOp, rows: Rows, parameters: Mapping[str, np.ndarray
     graph = next(graphs_of(module))
     missing = sorted({name for op in graph.block.ops for name in _without_row(op, rows, set())})
     if missing:
-        why = "; ".join(_WHY[name] for name in missing if name in _WHY)
+        why = "; ".join(dict.fromkeys(_WHY[name] for name in missing if name in _WHY))
         raise MgnError(
             f"the graph cannot be translated for {rows.library}, which has no row for "
             f"{', '.join(missing)}" + f" ({why})" * bool(why)

@@ -158,6 +158,13 @@ def test_what_a_library_has_no_row_for_is_named(text: str, message: str) -> None
         translated(mgn.parse(text).lower(), Rows("NumPy", NUMPY, np.asarray), {})
 
 
+def test_a_reason_that_several_operations_have_is_said_once() -> None:
+    text = "state s: f32[4]\ngraph g(x: f32[4]) { s <- s + x\n return y = s - x }"
+    with pytest.raises(mgn.MgnError) as error:
+        translated(mgn.parse(text).lower(), Rows("NumPy", NUMPY, np.asarray), {})
+    assert str(error.value).count("outlive a run") == 1
+
+
 def wide_inputs() -> dict[str, np.ndarray]:
     random = np.random.default_rng(0)
     return {
