@@ -23,6 +23,7 @@ from mgn.passes.saturate.candidates.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates.candidates import CandidateSet
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.check import check_selection
+from mgn.passes.saturate.delayed_updates import delay_updates
 from mgn.passes.saturate.egraph.engine import SaturatedGraph, saturate_facts
 from mgn.passes.saturate.egraph.runaway import is_worth_a_choice, rules_to_leave_out
 from mgn.passes.saturate.egraph.unfolding import saturate_periods
@@ -32,7 +33,6 @@ from mgn.passes.saturate.encoding.encode import EncodedGraph, encode_graph
 from mgn.passes.saturate.encoding.facts import Facts
 from mgn.passes.saturate.explain.alternatives import choices_of
 from mgn.passes.saturate.explain.trace import SaturateTrace
-from mgn.passes.saturate.extraction.delayed_updates import delay_updates
 from mgn.passes.saturate.extraction.extract import Extraction
 from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.passes.saturate.extraction.unread_results import drop_unread

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.explain.flow import flow_preferences
 from mgn.passes.saturate.explain.trace import SaturateTrace
-from mgn.passes.saturate.extraction.flow import flow_preferences
 from mgn.passes.saturate.extraction.report import KernelChoice, PricedKernel
 from mgn.passes.saturate.extraction.selection import CyclicSelection, Selection, select
 from mgn.passes.saturate.prices.forms import classify

@@ -1,39 +1,27 @@
-"""A long problem as a chain of links, each solved for what it gives to its neighbours.
+"""A long problem as a chain of links, each solved for what its neighbours give to it.
 
-In: a `LocalProblem`. Out: its `Link`s, what each costs at least, and a bound and a choice from the
-cheapest ways of each.
+In: a `LocalProblem`. Out: its `Link`s, and what each costs at least.
 
-The layers of a network touch in few classes. For each of these a *state* says which side writes it
-for the other one, if any does. Given the states of both its ends a link is a problem of its own,
-and equal links are solved once. A choice is a path through the states (R. Bellman, "Dynamic
-programming", 1957). What a link costs is no less than where it is given more, or less is wanted of
-it: so the bound is the cheapest path where each is given most and the least is wanted of it. The
-choice follows the chain from either end: each link is solved for what the one before it takes and
-gives.
+The layers of a network touch in few classes. What a link costs is no less than where its neighbours
+give all that they can, and want nothing of it. So is what all links cost together. For that each
+link is a problem of its own, and equal ones are solved once.
 
 What every choice writes ties no links: a link that does not write it reads it as if it were there.
 So kernels of several links may wait for each other in a ring, and the bound holds all the same.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
-from itertools import product
-from math import inf
-from typing import NamedTuple
-
-import numpy as np
 
 from mgn.passes.saturate.extraction.branching import HUB
 from mgn.passes.saturate.extraction.components import LocalProblem, Part
-from mgn.passes.saturate.extraction.exact import Solution, cost_of, outside
+from mgn.passes.saturate.extraction.exact import Solution, outside
 from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
 from mgn.passes.saturate.extraction.relaxation import among
-from mgn.passes.saturate.extraction.separators import cuts_of
+from mgn.passes.saturate.extraction.separators import along, cuts_of
 
-LONG = 2_000
-"""Candidates from which on a problem is looked at as a chain."""
 MOST = 0.75
 """The share of the candidates that one link may have."""
 HUBS = 2
@@ -55,16 +43,6 @@ class Role(IntEnum):
     """It is written."""
 
 
-class Giver(IntEnum):
-    """Which side writes a class between two links for the other one."""
-
-    NONE = 0
-    BEFORE = 1
-    BEHIND = 2
-
-
-State = tuple[Giver, ...]
-"""Who gives each class of a cut."""
 Solve = Callable[[LocalProblem], Solution]
 
 
@@ -95,47 +73,10 @@ class Link:
         return NOTHING if part is None else outside(part, solve(part.problem))
 
 
-class Eased(NamedTuple):
-    """What the ends of a link are to it where the most is given and the least is wanted of it, and
-    the best choice then.
-    """
-
-    roles: np.ndarray
-    solution: Solution
-
-
-class _Ways:
-    """What is known of links with one problem and the same ends. `roles` has a row for each pair
-    of a state before them and one behind.
-    """
-
-    def __init__(self, roles: np.ndarray, shape: tuple[int, int]) -> None:
-        self.roles, self.shape = roles, shape
-        self.bounds, self.prices = np.zeros(len(roles)), np.full(len(roles), inf)
-        self.chosen: dict[int, tuple[int, ...]] = {}
-
-    def bound(self, roles: np.ndarray, solution: Solution) -> None:
-        """Notes what links cost at least where the ends have these roles, or harder ones."""
-        worse = (self.roles == Role.WANTED) & (roles == Role.LACKING)
-        harder = np.all((self.roles >= roles) & ~worse, axis=1)
-        self.bounds[harder] = np.maximum(self.bounds[harder], solution.bound)
-
-    def allow(self, row: int, chosen: tuple[int, ...], cost: float) -> None:
-        """Notes a choice for a pair of states."""
-        if cost < self.prices[row]:
-            self.prices[row], self.chosen[row] = cost, chosen
-
-    def least(self) -> np.ndarray:
-        """What each pair of states costs at least."""
-        return self.bounds
-
-    def costs(self) -> np.ndarray:
-        """What the best known choice costs for each pair of states."""
-        return self.prices
-
-
 class Chain:
-    """The links of a problem, and the classes between each of them and the next one."""
+    """The links of a problem, and the classes between each of them and the next one; `order` has
+    all classes that are tied to the chain, from one end to the other.
+    """
 
     def __init__(
         self,
@@ -143,163 +84,40 @@ class Chain:
         between: Sequence[Sequence[int]],
         hubs: Mapping[int, int],
         forced: Set[int],
+        order: Sequence[int],
     ) -> None:
         self.links, self.between, self.hubs = links, between, hubs
-        self.states: list[list[State]] = [[()]]
-        for before, behind, keys in zip(links[:-1], links[1:], between, strict=True):
-            givers = [_givers(before, behind, key, forced) for key in keys]
-            self.states.append([*product(*givers)])
-        self.states.append([()])
-        modes = [*product(*[(True,) if key in forced else (True, False) for key in hubs])]
-        self.known: dict[LocalProblem, dict[bytes, Solution]] = {}
-        known: dict[tuple[LocalProblem, bytes], _Ways] = {}
-        self.ways = [
-            [self._ways(number, mode, known) for number in range(len(links))] for mode in modes
-        ]
+        self.forced, self.order = forced, order
 
-    def _ways(
-        self, number: int, mode: Sequence[bool], known: dict[tuple[LocalProblem, bytes], _Ways]
-    ) -> _Ways:
-        before, behind = self.states[number], self.states[number + 1]
-        shape = len(before), len(behind)
-        at_ends = self._roles(number, mode)
-        names = sorted(self.links[number].name_of)
-        roles = np.zeros((*shape, len(names)), dtype=np.int8)
-        for place, name in enumerate(names):
-            roles[:, :, place] = at_ends[name]
-        roles = roles.reshape(shape[0] * shape[1], len(names))
-        key = self.links[number].problem, roles.tobytes()
-        return known.setdefault(key, _Ways(roles, shape))
+    def easiest(self, solve: Solve) -> Iterator[tuple[Solution, int]]:
+        """Each link solved where the most is given and the least is wanted of it, and how many are
+        equal to it. No choice costs less than the bounds of all together.
+        """
+        equal: dict[tuple[LocalProblem, tuple[tuple[int, Role], ...]], list[Link]] = {}
+        for number, link in enumerate(self.links):
+            roles = self._roles(number).items()
+            own = {link.name_of[key]: role for key, role in roles if key in link.name_of}
+            equal.setdefault((link.problem, tuple(sorted(own.items()))), []).append(link)
+        for (_, roles), links in equal.items():
+            yield links[0].solved(dict(roles), solve), len(links)
 
-    def easiest(self, solve: Solve) -> list[Eased]:
-        """Each link solved where the most is given and the least is wanted of it."""
-        found: list[Eased] = []
-        for place, link in enumerate(self.links):
-            ways = [mode[place] for mode in self.ways]
-            roles = np.min([way.roles.min(axis=0) for way in ways], axis=0)
-            found.append(Eased(roles, self._solved(link, roles, solve)))
+    def _roles(self, number: int) -> dict[int, Role]:
+        """What each class at its ends is to a link at the easiest."""
+        link, found = self.links[number], dict[int, Role]()
+        for place in (number - 1, number + 1):
+            if 0 <= place < len(self.links):
+                for key in self.between[min(place, number)]:
+                    is_given = key in self.links[place].written
+                    found[key] = Role.GIVEN if is_given else self._alone(link, key)
+        for key, home in self.hubs.items():
+            found[key] = self._alone(link, key) if number == home else Role.GIVEN
         return found
 
-    def nearest(self, solve: Solve, eased: Sequence[Eased]) -> Solution:
-        """A choice near the best one, and a bound on the cost of all: of the cheapest path, where
-        each link costs what it does at least, which `eased` begins with.
-        """
-        for mode in self.ways:
-            for way, (roles, solution) in zip(mode, eased, strict=True):
-                way.bound(roles, solution)
-        for ways in self.ways:
-            done = [self._follow(ways, solve, is_back) for is_back in (True, False)]
-            if any(done):
-                break
-        bound, _ = self._shortest(_Ways.least)
-        cost, path = self._shortest(_Ways.costs)
-        if cost == inf:
-            return Solution(None, bound, bound)
-        chosen: list[int] = []
-        for link, way, row in path:
-            chosen += [link.candidates[number] for number in way.chosen[row]]
-        return Solution(tuple(chosen), bound, bound)
-
-    def _follow(self, ways: Sequence[_Ways], solve: Solve, is_back: bool) -> bool:
-        """Solves each link for what the choice in the one before it takes and gives; or in the one
-        behind it, from the last to the first. Whether all could be solved.
-        """
-        state = 0
-        places = range(len(self.links))
-        for place in reversed(places) if is_back else places:
-            link, way = self.links[place], ways[place]
-            rows = np.arange(len(way.roles)).reshape(way.shape)
-            rows = rows[:, state] if is_back else rows[state]
-            easiest = way.roles[rows].min(axis=0)
-            solution = self._solved(link, easiest, solve)
-            way.bound(easiest, solution)
-            if solution.chosen is None:
-                return False
-            end = self._taken(place if is_back else place + 1, link, solution.chosen, is_back)
-            if end is None:
-                return False
-            way.allow(int(rows[end]), solution.chosen, cost_of(link.problem, solution.chosen))
-            state = end
-        return True
-
-    def _taken(self, place: int, link: Link, chosen: Sequence[int], is_back: bool) -> int | None:
-        """The state at an end of a link whose choice reads what is given there, and gives what it
-        has; None where something lacks.
-        """
-        own, other = (Giver.BEHIND, Giver.BEFORE) if is_back else (Giver.BEFORE, Giver.BEHIND)
-        read = {item for number in chosen for item in link.problem.inputs[number]}
-        written = {item for number in chosen for item in link.problem.results[number]}
-        fitting: list[tuple[int, int]] = []
-        for number, state in enumerate(self.states[place]):
-            needless = 0
-            for key, giver in zip(self._cut(place - 1), state, strict=True):
-                name = link.name_of.get(key)
-                if giver == other:
-                    needless += name not in read
-                elif name not in written if giver == own else name in read - written:
-                    break
-            else:
-                fitting.append((needless, number))
-        return min(fitting, default=(0, None))[1]
-
-    def _solved(self, link: Link, roles: np.ndarray, solve: Solve) -> Solution:
-        """The best choice in a link whose ends have these roles; of equal links found once."""
-        known = self.known.setdefault(link.problem, {})
-        key = roles.tobytes()
-        if key not in known:
-            names = sorted(link.name_of.values())
-            known[key] = link.solved(
-                dict(zip(names, map(Role, roles.tolist()), strict=True)), solve
-            )
-        return known[key]
-
-    def _shortest(
-        self, of: Callable[[_Ways], np.ndarray]
-    ) -> tuple[float, list[tuple[Link, _Ways, int]]]:
-        """The path of least cost, and which pair of states it has at each link."""
-        best: tuple[float, list[tuple[Link, _Ways, int]]] = inf, []
-        for ways in self.ways:
-            costs, came = np.zeros(1), list[np.ndarray]()
-            for way in ways:
-                total = costs[:, None] + of(way).reshape(way.shape)
-                came.append(total.argmin(axis=0))
-                costs = total.min(axis=0)
-            if costs[0] < best[0]:
-                path: list[tuple[Link, _Ways, int]] = []
-                state = 0
-                for link, way, first in zip(self.links[::-1], ways[::-1], came[::-1], strict=True):
-                    before = int(first[state])
-                    path.append((link, way, before * way.shape[1] + state))
-                    state = before
-                best = float(costs[0]), path
-        return best
-
-    def _roles(self, number: int, mode: Sequence[bool]) -> dict[int, np.ndarray]:
-        """What each class at its ends is to a link, for each state before it and each behind."""
-        link, found = self.links[number], dict[int, np.ndarray]()
-        before, behind = (np.array(self.states[place]) for place in (number, number + 1))
-        for place, key in enumerate(self._cut(number - 1)):
-            has = key in self.links[number - 1].written
-            roles = np.array([Role.LACKING if has else Role.OWN, Role.GIVEN, Role.WANTED])
-            found[key] = roles[before[:, place], None]
-        for place, key in enumerate(self._cut(number)):
-            none = Role.OWN if key in link.written else Role.LACKING
-            found[key] = np.array([none, Role.WANTED, Role.GIVEN])[behind[None, :, place]]
-        for (key, home), is_there in zip(self.hubs.items(), mode, strict=True):
-            if number == home:
-                found[key] = np.array(Role.WANTED if is_there else Role.OWN)
-            else:
-                found[key] = np.array(Role.GIVEN if is_there else Role.LACKING)
-        return found
-
-    def _cut(self, number: int) -> Sequence[int]:
-        return self.between[number] if 0 <= number < len(self.between) else ()
-
-
-def _givers(before: Link, behind: Link, key: int, forced: Set[int]) -> list[Giver]:
-    found = [] if key in forced else [Giver.NONE]
-    found += [Giver.BEFORE] * (key in before.written)
-    return found + [Giver.BEHIND] * (key in behind.written)
+    def _alone(self, link: Link, key: int) -> Role:
+        """What a class is to a link if no other one gives it."""
+        if key in self.forced:
+            return Role.WANTED
+        return Role.OWN if key in link.written else Role.LACKING
 
 
 def _with_roles(problem: LocalProblem, roles: Mapping[int, Role]) -> Part | None:
@@ -338,15 +156,13 @@ def kinds_of(problem: LocalProblem) -> int:
     return len(set(kinds))
 
 
-def chain_of(problem: LocalProblem) -> Chain | None:
-    """A problem as a chain; None where it is none."""
-    forced = frozenset(bits_of(necessity_of(problem).forced))
-    scopes = [
-        {*results, *[key for key in items if key not in forced]}
-        for items, results in zip(problem.inputs, problem.results, strict=True)
-    ]
+def ties_of(problem: LocalProblem) -> tuple[dict[int, set[int]], list[int]]:
+    """The classes that each one is tied to, without those that very many are; and these hubs.
+
+    What every choice writes is not tied to what reads it.
+    """
     ties: dict[int, set[int]] = {}
-    for scope in scopes:
+    for scope in _scopes(problem):
         for key in scope:
             ties.setdefault(key, set()).update(scope)
     hubs = [key for key, others in ties.items() if len(others) > HUB]
@@ -354,7 +170,25 @@ def chain_of(problem: LocalProblem) -> Chain | None:
         for other in ties.pop(key):
             if other in ties:
                 ties[other].discard(key)
-    cuts = cuts_of(ties)
+    return ties, hubs
+
+
+def _scopes(problem: LocalProblem) -> list[set[int]]:
+    """The classes that each candidate ties together."""
+    forced = necessity_of(problem).forced
+    return [
+        {*results, *[key for key in items if not forced >> key & 1]}
+        for items, results in zip(problem.inputs, problem.results, strict=True)
+    ]
+
+
+def chain_of(problem: LocalProblem) -> Chain | None:
+    """A problem as a chain; None where it is none."""
+    forced = frozenset(bits_of(necessity_of(problem).forced))
+    scopes = _scopes(problem)
+    ties, hubs = ties_of(problem)
+    order = along(ties)
+    cuts = cuts_of(ties, order)
     if not cuts.between or len(hubs) > HUBS:
         return None
     cut_of = {key: place for place, keys in enumerate(cuts.between) for key in keys}
@@ -377,7 +211,7 @@ def chain_of(problem: LocalProblem) -> Chain | None:
         if len(places) != 1:
             return None
         home[key] = places[0]
-    return Chain(links, between, home, forced)
+    return Chain(links, between, home, forced, order)
 
 
 def _link(problem: LocalProblem, numbers: Sequence[int], ends: Set[int], forced: Set[int]) -> Link:

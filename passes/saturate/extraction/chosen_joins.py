@@ -105,6 +105,8 @@ def join_chosen(
     """The choice with kernels joined, which are new candidates; the same where none is."""
     work = work_for(found) if work is None else work
     joined = Joins(view, found, extraction, device, limits).joined()
+    if extraction.budget_spent:
+        return _while_better(view, found, joined, device, limits)
     if _is_as_near(joined, extraction):
         return joined
     best = joined
@@ -117,6 +119,19 @@ def join_chosen(
             break
         best = better
     return _with_any_two(view, found, best, device, limits, work)
+
+
+def _while_better(
+    view: View, found: CandidateSet, joined: Extraction, device: Device, limits: CutLimits
+) -> Extraction:
+    """A choice without a proof whose kernels are joined until that brings nothing: what its joined
+    kernels do not need any more is left out each time, so others have fewer readers.
+    """
+    while True:
+        better = Joins(view, found, joined, device, limits).joined()
+        if better.selection.cost >= joined.selection.cost * (1.0 - PROVED):
+            return joined
+        joined = better
 
 
 def _is_as_near(joined: Extraction, before: Extraction) -> bool:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from mgn.passes.saturate.candidates.candidates import CandidateSet
 from mgn.passes.saturate.candidates.repetition import table
-from mgn.passes.saturate.extraction.chain import LONG
 from mgn.passes.saturate.extraction.components import LocalProblem, Part, components_of
 from mgn.passes.saturate.extraction.elimination import width_of
 from mgn.passes.saturate.extraction.exact import ExactSolver, Solution
-from mgn.passes.saturate.extraction.rings import cheapest_choice, choice_soon, order_of
+from mgn.passes.saturate.extraction.long_problems import cheapest_choice
+from mgn.passes.saturate.extraction.rings import LONG, choice_soon, order_of
 from mgn.passes.saturate.extraction.selection import Selection, select
 from mgn.passes.saturate.extraction.work import Work
 

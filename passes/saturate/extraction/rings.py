@@ -8,23 +8,15 @@ rings each class has a first writer, and around a ring some class is written bef
 ring writes it from: by a kernel that does not read that one. So there is one problem for each class
 of the ring, in which no kernel that reads the next class writes it; of all problems so far the one
 of the least cost is next.
-
-A large problem in which each class is tied to many is solved along its chain (`chain.py`) where
-many links are equal, and the choice is near the best one. Where the linear programs of its links
-are near what these cost, so is that of the whole, and the whole is solved. The chain is followed
-even so where that takes too much.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from heapq import heappop, heappush
 
-from mgn.passes.saturate.extraction.chain import LONG, Chain, chain_of, kinds_of
 from mgn.passes.saturate.extraction.components import Choices, LocalProblem, Part, apart
-from mgn.passes.saturate.extraction.elimination import full_prices, width_of
+from mgn.passes.saturate.extraction.elimination import full_prices
 from mgn.passes.saturate.extraction.exact import (
-    NONE,
     PROVED,
     ExactSolver,
     Solution,
@@ -34,47 +26,19 @@ from mgn.passes.saturate.extraction.exact import (
     outside,
 )
 from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
-from mgn.passes.saturate.extraction.pruning import without_needless
 from mgn.passes.saturate.extraction.relaxation import among
+
+LONG = 2_000
+"""Candidates from which on a problem is looked at piece by piece."""
 
 LARGE, NEAR = 10_000, 1e-3
 """Candidates from which on a choice without rings within that relative gap has to do."""
-
-WIDE = 24
-"""Classes that one is tied to when it is eliminated, above which a large problem is too hard to
-solve as a whole.
-"""
-
-SHARE = 0.5
-"""The share of the candidates that distinct links may have, and that kinds may be. Where they have
-more, the whole is hardly harder to solve.
-"""
-
-FIRM = 0.005
-"""How far the linear programs of links may be, relatively, from what links cost, where that of the
-whole is soon decided too.
-"""
-
-HALF = 0.5
-"""The share of the work that is left which each way to solve a long problem may take, while there
-is another way.
-"""
 
 UNKNOWN = Solution(None, 0.0, 0.0)
 """Of a problem that nothing is known of yet."""
 
 Arc = tuple[int, int]
 """A class, and the candidate that it is taken from."""
-
-
-def cheapest_choice(problem: LocalProblem, solver: ExactSolver) -> Solution:
-    """The choice without rings of least cost, or one near it where the solver has no proof."""
-    tree = full_prices(problem, [set(items) for items in problem.inputs])[1]
-    if any(key not in tree for key in problem.demands):
-        return NONE
-    if len(problem.prices) >= LARGE and (chain := _long_chain(problem, solver)) is not None:
-        return _along_chain(problem, chain, tree, solver)
-    return as_a_whole(problem, tree, solver)
 
 
 def choice_soon(problem: LocalProblem, solver: ExactSolver, beam: int) -> tuple[int, ...] | None:
@@ -84,7 +48,7 @@ def choice_soon(problem: LocalProblem, solver: ExactSolver, beam: int) -> tuple[
     closed = found_soon(problem, solver.work, beam, solver.parts(problem))
     if closed is None or not rings_of(problem, closed):
         return closed
-    return _broken_soon(problem, closed, full_prices(problem, list(map(set, problem.inputs)))[1])
+    return without_rings(problem, closed, full_prices(problem, list(map(set, problem.inputs)))[1])
 
 
 def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolver) -> Solution:
@@ -109,9 +73,9 @@ def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolv
         least = bound
         rings = rings_of(problem, closed, arcs)
         chosen = _repaired(problem, closed, tree, solver) if rings else closed
-        best = _better(problem, best, Solution(chosen, bound, relaxed))
-        may_do = best.chosen is not None and _may_do(problem, best.chosen, bound, solver)
-        if not rings or may_do or not _may_do(problem, closed, bound, solver):
+        best = better_of(problem, best, Solution(chosen, bound, relaxed))
+        does = best.chosen is not None and may_do(problem, best.chosen, bound, solver)
+        if not rings or does or not may_do(problem, closed, bound, solver):
             return best
         if not solver.has_work():
             return best
@@ -120,58 +84,7 @@ def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolv
         pending = [arcs | some for some in _arcs_of(problem, rings[0])]
 
 
-def _long_chain(problem: LocalProblem, solver: ExactSolver) -> tuple[Part, Chain] | None:
-    """What a large problem needs, and that as a chain, if it is too hard to solve as a whole."""
-    large = [part.problem for part in solver.parts(problem) if len(part.candidates) >= LARGE]
-    if all(width_of(part) <= WIDE for part in large):
-        return None
-    if kinds_of(problem) > SHARE * len(problem.prices):
-        return None
-    needed = without_needless(problem)
-    chain = chain_of(needed.problem)
-    if chain is None:
-        return None
-    distinct = sum([len(link.prices) for link in {link.problem for link in chain.links}])
-    return (needed, chain) if distinct <= SHARE * len(needed.candidates) else None
-
-
-def _along_chain(
-    problem: LocalProblem, long: tuple[Part, Chain], tree: Mapping[int, int], solver: ExactSolver
-) -> Solution:
-    """A choice near the cheapest one of a long problem, from the links of its chain; the cheapest
-    one where that of the whole is soon found.
-    """
-    needed, chain = long
-    roughly = ExactSolver(solver.work, solver.memoise, NEAR)
-    solve = partial(_while_there_is_work, solver=roughly)
-    eased = chain.easiest(solve)
-    whole = sum([item.solution.bound for item in eased])
-    relaxed = sum([item.solution.relaxed for item in eased])
-    best = UNKNOWN
-    if whole <= relaxed * (1.0 + FIRM) and not roughly.budget_spent:
-        with solver.work.shared(HALF):
-            best = as_a_whole(problem, tree, solver)
-        if best.chosen is not None and _may_do(problem, best.chosen, best.bound, solver):
-            return best
-    with solver.work.shared(HALF):
-        found = outside(needed, chain.nearest(solve, eased))
-    solver.solved |= roughly.solved
-    solver.budget_spent |= roughly.budget_spent
-    if found.chosen is not None and rings_of(problem, found.chosen):
-        found = replace(found, chosen=_repaired(problem, found.chosen, tree, solver))
-    if found.chosen is None and best.chosen is None:
-        best = as_a_whole(problem, tree, solver)
-    return _better(problem, best, found)
-
-
-def _while_there_is_work(problem: LocalProblem, solver: ExactSolver) -> Solution:
-    """The cheapest choice, unless no work is left."""
-    return cheapest_choice(problem, solver) if solver.has_work() else UNKNOWN
-
-
-def _may_do(
-    problem: LocalProblem, chosen: Iterable[int], bound: float, solver: ExactSolver
-) -> bool:
+def may_do(problem: LocalProblem, chosen: Iterable[int], bound: float, solver: ExactSolver) -> bool:
     """Whether a choice is as near a bound as it has to be."""
     near = max(solver.near, PROVED if len(problem.prices) <= LARGE else NEAR)
     return cost_of(problem, chosen) <= bound * (1.0 + near)
@@ -186,7 +99,7 @@ def _arcs_of(problem: LocalProblem, ring: Sequence[Arc]) -> list[frozenset[Arc]]
     return found
 
 
-def _better(problem: LocalProblem, one: Solution, other: Solution) -> Solution:
+def better_of(problem: LocalProblem, one: Solution, other: Solution) -> Solution:
     """The cheaper one of two choices, and the larger one of two bounds."""
     bound, relaxed = max(one.bound, other.bound), max(one.relaxed, other.relaxed)
     return Solution(cheaper_of(problem, one, other).chosen, bound, relaxed)
@@ -222,7 +135,7 @@ def _repaired(
     place_of: dict[int, int] = {}
     while rings := rings_of(problem, choice, arcs):
         if not solver.has_work():
-            return _broken_soon(problem, choice, tree)
+            return without_rings(problem, choice, tree)
         if _add_writers(problem, rings, tree, numbers) or not pieces:
             pieces = dict(enumerate(_pieces(without(problem, arcs, sorted(numbers)))))
             best = {place: _best_of(piece, solver) for place, piece in pieces.items()}
@@ -246,7 +159,7 @@ def _repaired(
     return choice
 
 
-def _broken_soon(
+def without_rings(
     problem: LocalProblem, chosen: Iterable[int], tree: Mapping[int, int]
 ) -> tuple[int, ...]:
     """A choice without rings near one with some, found soon: the class of each ring for which the
@@ -259,7 +172,7 @@ def _broken_soon(
         for ring in rings:
             ways = [_obtaining(problem, key, tree, there) for key, _ in ring]
             choice |= min(ways, key=lambda way: cost_of(problem, way.keys() - choice.keys()))
-    return _needed(problem, choice)
+    return needed_of(problem, choice)
 
 
 def _obtaining(
@@ -275,10 +188,9 @@ def _obtaining(
     return found
 
 
-def _needed(problem: LocalProblem, chosen: Iterable[int]) -> tuple[int, ...]:
+def needed_of(problem: LocalProblem, chosen: Iterable[int]) -> tuple[int, ...]:
     """Those of a choice without rings that first write something needed."""
-    order = order_of(problem, chosen)[0]
-    writer = {item: number for number in reversed(order) for item in problem.results[number]}
+    writer = writers_of(problem, chosen)
     pending, found = [*problem.demands], dict[int, None]()
     while pending:
         number = writer[pending.pop()]
@@ -286,6 +198,12 @@ def _needed(problem: LocalProblem, chosen: Iterable[int]) -> tuple[int, ...]:
             found[number] = None
             pending += problem.inputs[number]
     return tuple(found)
+
+
+def writers_of(problem: LocalProblem, chosen: Iterable[int]) -> dict[int, int]:
+    """The kernel that first writes each class, of a choice without rings."""
+    order = order_of(problem, chosen)[0]
+    return {item: number for number in reversed(order) for item in problem.results[number]}
 
 
 def _removable(

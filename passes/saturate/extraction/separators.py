@@ -1,21 +1,25 @@
 """Few classes at a time that a long problem falls into a chain of links without.
 
-In: which classes are tied to which. Out: `Cuts`: classes between each link and the next one, and
-the link of each other class.
+In: which classes are tied to which. Out: an order of the classes from one end to the other, and
+`Cuts`: classes between each link and the next one, and the link of each other class.
 
-Classes are in levels, by how many ties they are from one that is at an end. Around each level the
-fewest classes are sought between all before it and all behind: by the most ways from the ones to
-the others that have no class in common (K. Menger, "Zur allgemeinen Kurventheorie", 1927).
+Every few classes of the order the fewest are sought between all before them and all that are some
+way behind: by the most ways from the ones to the others that have no class in common (K. Menger,
+"Zur allgemeinen Kurventheorie", 1927).
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+
+import numpy as np
 
 MOST = 4
 """Classes of a cut, at most."""
-WINDOW = 6
-"""Levels in which a cut is sought."""
+STEP, WINDOW = 40, 500
+"""After how many classes of the order a cut is sought, and among how many."""
+MEANS, DIGITS = 10, 6
+"""How often means over ties are taken, and their digits by which classes are ordered."""
 SWEEPS = 3
 """How often the farthest class is looked for, to find one at an end."""
 
@@ -35,30 +39,60 @@ class Cuts:
     link_of: Mapping[int, int]
 
 
-def cuts_of(ties: Ties) -> Cuts:
-    """The cuts of the largest part that ties hold together, from one end to the other."""
+def along(ties: Ties) -> list[int]:
+    """The classes of the largest part that ties hold together, from one end to the other.
+
+    How many ties a class is from either end says only in which few layers it is. Means over what
+    each class is tied to, taken several times, part these.
+    """
     distance = _longest(ties)
-    levels: list[list[int]] = [[] for _ in range(max(distance.values(), default=-1) + 1)]
-    for key, level in distance.items():
-        levels[level].append(key)
+    if not distance:
+        return []
+    back = _distances(ties, max(distance, key=distance.__getitem__))
+    keys = sorted(distance)
+    number_of = {key: number for number, key in enumerate(keys)}
+    at = np.array([float(distance[key] - back[key]) for key in keys])
+    counts = np.array([len(ties[key]) for key in keys], dtype=np.int64)
+    rows = np.repeat(np.arange(len(keys)), counts)
+    columns = np.array([number_of[item] for key in keys for item in ties[key]], dtype=np.int64)
+    for _ in range(MEANS):
+        at = np.bincount(rows, at[columns], len(keys)) / np.maximum(counts, 1)
+    return [keys[number] for number in np.argsort(np.round(at, DIGITS), kind="stable").tolist()]
+
+
+def cuts_of(ties: Ties, order: Sequence[int]) -> Cuts:
+    """The cuts of the classes of an order, from its one end to the other."""
+    place = {key: number for number, key in enumerate(order)}
     link_of: dict[int, int] = {}
     between: list[frozenset[int]] = []
-    passed = set[int]()
-    for number in range(1, len(levels) - 2):
-        end = min(number + WINDOW, len(levels) - 1)
-        passed.update(levels[number - 1])
-        window = {key for level in levels[number:end] for key in level} - passed
+    passed, far = set[int](), 0
+    for number in range(STEP, len(order) - STEP, STEP):
+        end = min(number + WINDOW, len(order) - 1)
+        behind = set(order[number - STEP : number]) - passed
+        far = _farthest(ties, place, behind, far)
+        passed.update(behind)
+        if far >= end:
+            continue
+        window = set(order[number:end]) - passed
         first = {key for key in window if not passed.isdisjoint(ties[key])}
-        last = {key for item in levels[end] for key in ties[item] if key in window}
+        last = {key for key in window if any(place[item] >= end for item in ties[key])}
         cut = _Ways(ties, window, last).cut(first)
         if cut is not None:
-            near = passed.union(_reached(ties, first - cut, window - cut))
-            link_of.update(dict.fromkeys(near.difference(link_of, *between), len(between)))
+            near = _reached(ties, first - cut, window - cut)
+            link_of.update(
+                dict.fromkeys((passed | near).difference(link_of, *between), len(between))
+            )
             between.append(frozenset(cut))
+            far = _farthest(ties, place, near | cut, far)
             passed.update(near, cut)
-    rest = set(distance).difference(link_of, *between)
+    rest = set(order).difference(link_of, *between)
     link_of.update(dict.fromkeys(rest, len(between)))
     return Cuts(tuple(between), _links(ties, between, link_of))
+
+
+def _farthest(ties: Ties, place: Mapping[int, int], keys: Set[int], far: int) -> int:
+    """The last place that is tied to some classes, or one that is known to be."""
+    return max([far, *[place[item] for key in keys for item in ties[key]]])
 
 
 def _links(ties: Ties, between: list[frozenset[int]], first: Mapping[int, int]) -> dict[int, int]:

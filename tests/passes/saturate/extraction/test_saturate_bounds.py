@@ -9,8 +9,8 @@ import pytest
 from mgn.passes.saturate.extraction.components import LocalProblem
 from mgn.passes.saturate.extraction.elimination import OVER, Elimination, above_best, full_prices
 from mgn.passes.saturate.extraction.exact import ExactSolver, cost_of
+from mgn.passes.saturate.extraction.long_problems import cheapest_choice
 from mgn.passes.saturate.extraction.relaxation import Program
-from mgn.passes.saturate.extraction.rings import cheapest_choice
 from mgn.passes.saturate.extraction.work import Work
 from tests.passes.saturate.extraction.test_saturate_parts import SEEDS, least_cost, random_problem
 

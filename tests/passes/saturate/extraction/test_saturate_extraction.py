@@ -24,9 +24,9 @@ from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.check import ExtractionError, check_selection
 from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.explain.flow import flow_preferences
 from mgn.passes.saturate.extraction.components import components_of
 from mgn.passes.saturate.extraction.extract import extract
-from mgn.passes.saturate.extraction.flow import flow_preferences
 from mgn.passes.saturate.extraction.report import ExtractionReport, SaturateReport
 from mgn.passes.saturate.extraction.selection import CyclicSelection, select
 from mgn.passes.saturate.extraction.unread_results import drop_unread

@@ -19,11 +19,12 @@ from mgn.passes.saturate.extraction.components import (
 from mgn.passes.saturate.extraction.elimination import Elimination, full_prices, good_choice
 from mgn.passes.saturate.extraction.exact import ExactSolver, cost_of
 from mgn.passes.saturate.extraction.extract import extract
+from mgn.passes.saturate.extraction.long_problems import cheapest_choice
 from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
 from mgn.passes.saturate.extraction.pruning import parts_of
 from mgn.passes.saturate.extraction.purchases import Market, Purchases
 from mgn.passes.saturate.extraction.relaxation import Program
-from mgn.passes.saturate.extraction.rings import cheapest_choice, order_of
+from mgn.passes.saturate.extraction.rings import order_of
 from mgn.passes.saturate.extraction.solver import run_within
 from mgn.passes.saturate.extraction.work import PIVOT, Work
 from mgn.passes.saturate.prices.forms import Form

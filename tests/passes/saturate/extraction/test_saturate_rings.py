@@ -5,7 +5,8 @@ import pytest
 from mgn.passes.saturate.extraction import rings
 from mgn.passes.saturate.extraction.components import LocalProblem
 from mgn.passes.saturate.extraction.exact import ExactSolver, Solution, cost_of, found_soon
-from mgn.passes.saturate.extraction.rings import cheapest_choice, choice_soon, order_of, rings_of
+from mgn.passes.saturate.extraction.long_problems import cheapest_choice
+from mgn.passes.saturate.extraction.rings import choice_soon, order_of, rings_of
 from mgn.passes.saturate.extraction.work import Work
 from tests.passes.saturate.extraction.test_saturate_parts import (
     SEEDS,

@@ -10,7 +10,7 @@ from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.extraction.chosen_joins import extract_joined
 from mgn.passes.saturate.extraction.elimination import SOON, good_choice
 from mgn.passes.saturate.extraction.exact import ExactSolver, cost_of
-from mgn.passes.saturate.extraction.rings import cheapest_choice
+from mgn.passes.saturate.extraction.long_problems import cheapest_choice
 from mgn.passes.saturate.extraction.work import STATE, Work
 from mgn.passes.saturate.saturate import saturated_view
 from tests.passes.saturate.extraction.test_saturate_bounds import deep_problem
