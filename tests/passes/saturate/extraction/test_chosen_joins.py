@@ -171,6 +171,23 @@ def test_no_kernel_is_offered_that_could_wait_for_itself(monkeypatch: pytest.Mon
 
 
 @BOTH
+def test_a_choice_without_a_proof_is_joined_until_that_brings_nothing(device: Device) -> None:
+    cheaper = 0
+    for kind, seed in (("nas", 1), ("resnet", 3)):
+        view = saturated_view(irregular_graph(kind, seed, 200))
+        found = find_candidates(view, device, Reach(view), NARROW)
+        before = replace(extract(found), budget_spent=True)
+        once = Joins(view, found, before, device, NARROW).joined()
+        after = join_chosen(view, found, before, device, NARROW)
+        check_selection(view, found, after.selection, device)
+        again = Joins(view, found, after, device, NARROW).joined()
+        assert again.selection.cost >= after.selection.cost * (1.0 - PROVED)
+        assert after.selection.cost <= once.selection.cost
+        cheaper += after.selection.cost < once.selection.cost * (1.0 - PROVED)
+    assert cheaper
+
+
+@BOTH
 def test_a_large_choice_is_proved_once_more_where_joining_left_no_proof(device: Device) -> None:
     for kind in ("resnet", "nas"):
         report = saturate_graph(irregular_graph(kind, 1, 500), device)
