@@ -1,9 +1,10 @@
-"""`python -m benchmarks.egraph [--irregular [--seeds N …]] [--only WORD] [--cpu-time]`: how the
-e-graph scales, as a table.
+"""`python -m benchmarks.egraph [--irregular [--seeds N …] | --steps] [--only WORD] [--cpu-time]`:
+how the e-graph scales, as a table.
 
 Each graph runs in a process of its own, first cold and then once more, as a program compiled again.
 A row without memory decides equal layers each for itself, and the graph once more from the start.
-Irregular graphs are training steps whose layers differ, drawn at random by kind and seed.
+Irregular graphs are training steps whose layers differ, drawn at random by kind and seed; steps are
+those of SmolLM2-135M with AdamW.
 Times are in seconds, of the stages in those of the processor; memory is the peak of the process,
 the graph itself included.
 """
@@ -16,11 +17,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import mgn
 from benchmarks.graphs.egraph_graphs import inference_graph, training_graph
 from benchmarks.graphs.irregular_graphs import KINDS, irregular_graph
 from benchmarks.table import Table
+from benchmarks.training.device_cases import smollm2_loss
 from mgn.dialects.kernel.device import DEVICES
-from mgn.dialects.mgn.structure import GraphOp
+from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.driver.pipelines import parse_passes, run_passes
+from mgn.modules.dialect_table import make_context
 from mgn.passes.saturate import SaturateOptions, SaturateReport, saturate_graph
 
 
@@ -69,17 +74,52 @@ def irregular(seeds: Sequence[int]) -> list[Irregular]:
     ]
 
 
+@dataclass(frozen=True)
+class Step:
+    """A graph to measure: a training step of SmolLM2-135M, of so many rows of tokens."""
+
+    rows: int
+    tokens: int
+    precision: str
+    memoise: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"step {self.rows}x{self.tokens} {self.precision}"
+
+    def graph(self) -> GraphOp:
+        """The graph as the e-graph gets it."""
+        module = mgn.parse(smollm2_loss(self.rows, self.tokens)).lower()
+        passes = BEFORE.format(precision=self.precision)
+        run_passes(parse_passes(passes), module, make_context())
+        return next(graphs_of(module))
+
+
+BEFORE = (
+    "training-step{{optimizer=adamw}},raise-checks,differentiate,thread-states,unpack-blocks,"
+    "simplify,convert-precision{{precision={precision}}}"
+)
+STEPS = [
+    Step(rows, tokens, precision)
+    for rows, tokens in ((1, 128), (8, 512))
+    for precision in ("f32", "tf32", "bf16")
+]
+
+Measured = Size | Irregular | Step
+
 STAGES = ("compare", "encode", "saturate", "view", "candidates", "extract", "check", "rebuild")
 
 
-def graph_of(size: Size | Irregular) -> GraphOp:
+def graph_of(size: Measured) -> GraphOp:
     """The graph that a row is about."""
+    if isinstance(size, Step):
+        return size.graph()
     if isinstance(size, Irregular):
         return irregular_graph(size.kind, size.seed, size.operations)
     return (training_graph if size.training else inference_graph)(size.layers)
 
 
-def measure(size: Size | Irregular, device: str, cpu_time: bool) -> dict[str, str]:
+def measure(size: Measured, device: str, cpu_time: bool) -> dict[str, str]:
     """One row of the table."""
     clock = time.process_time if cpu_time else time.perf_counter
     graph = graph_of(size)
@@ -114,11 +154,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.egraph", description=__doc__)
     parser.add_argument("--only", default="", help="graphs whose name has this word")
     parser.add_argument("--irregular", action="store_true", help="graphs whose layers differ")
+    parser.add_argument("--steps", action="store_true", help="training steps of SmolLM2-135M")
     parser.add_argument("--seeds", nargs="+", type=int, default=(1, 2), help="of irregular graphs")
     parser.add_argument("--cpu-time", action="store_true", help="count seconds of the processor")
     parser.add_argument("--device", default="cpu", choices=DEVICES, help="whose prices are taken")
     options = parser.parse_args()
-    every = irregular(options.seeds) if options.irregular else SIZES
+    every = irregular(options.seeds) if options.irregular else STEPS if options.steps else SIZES
     sizes = [size for size in every if options.only in size.name]
     if not sizes:
         print(f"no graph has '{options.only}' in its name", file=sys.stderr)
