@@ -109,8 +109,9 @@ class RaggedTiles(Tiles):
         across = self.columns // self.width
         side = min(SIDE_BY_SIDE, across)
         lines = min(self.items // side, self.rows)
-        for step in range(self.rows * across // self.items):
-            number = self.place + step * self.items
+        count = self.rows * across
+        for step in range(ceil_div(count, self.items)):
+            number = self.bounded(self.place + step * self.items, count)
             column, line = number % side, number // side
             column += line // lines % (across // side) * side
             line = line % lines + line // (lines * (across // side)) * lines

@@ -131,8 +131,8 @@ class Tiles:
 
     def _own(self, step: int, width: int, length: int) -> tuple[Index, Index]:
         """A step's vector along the tile's lines of a length, and its line."""
-        vectors = length // width
-        return self.place % vectors, self.place // vectors + step * (self.items // vectors)
+        vectors, number = length // width, self.place + step * self.items
+        return number % vectors, number // vectors
 
     def bounded(self, start: Index, count: int) -> Index:
         """The number, or the last one below a count where the number is not below it."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mgn.dialects.types import ELEMENT_TYPES
-from tests.support.lower_fixture import FORMS, expected, fused_kernel, run
+from tests.support.lower_fixture import FORMS, GPU_ON_CPU, expected, fused_kernel, run
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 GPU_FORMS = [form for form in FORMS if form != "cpu"]
@@ -40,6 +40,35 @@ def test_a_transpose_moves_every_element(
     cl_queue: Any,  # noqa: F811
 ) -> None:
     same(cl_queue, "pointwise", [(element, size)], lambda b, x: b.transpose(x, [1, 0]))
+
+
+@pytest.mark.parametrize("operands", [1, 2])
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"vector_bits": 512},
+        {"vector_bits": 4096, "max_work_group_size": 512},
+        {"vector_bits": 32, "max_work_group_size": 32},
+        {"vector_bits": 32, "max_work_group_size": 48, "local_memory": 4096},
+    ],
+    ids=str,
+)
+def test_a_group_moves_its_whole_tile_whatever_the_vectors_and_its_items(
+    figures: dict[str, int],
+    operands: int,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    def build(b: Any, *operands: Any) -> Any:
+        first, *others = (b.transpose(x, [1, 0]) for x in operands)
+        return b.sub(first, *others) if others else first
+
+    device = GPU_ON_CPU.with_figures(**figures)
+    for size in ((45, 86), (95, 97)):
+        kernel = fused_kernel("pointwise", [("f32", size)] * operands, build)
+        random = np.random.default_rng(0)
+        arrays = [random.integers(-9, 10, size).astype(np.float32) for _ in range(operands)]
+        (found,) = run(cl_queue, kernel, arrays, device)
+        np.testing.assert_array_equal(found, expected(kernel, arrays)[0])
 
 
 @pytest.mark.parametrize(
