@@ -6,11 +6,12 @@ In: NumPy arrays, or text. Out: `DenseIntOrFPElementsAttr`, arrays, or text such
     dense<[1.0, 2.0]> : tensor<2xf32>
     -inf : tensor<f32>
 
-xDSL prints infinities and nan as hexadecimal integers and reads those back as large numbers. So a
-tensor that is one of them everywhere is written as a word, and any other tensor that holds one as a
-string of bytes.
+xDSL prints infinities, nan and whole numbers of nine digits as hexadecimal floats, and reads those
+back as other numbers. So a tensor that is infinite or nan everywhere is written as a word, and any
+other tensor that holds such a number as a string of bytes.
 """
 
+from io import StringIO
 from typing import cast
 
 import numpy as np
@@ -51,12 +52,35 @@ def array_of(value: DenseIntOrFPElementsAttr) -> np.ndarray:
 def print_dense(printer: Printer, value: DenseIntOrFPElementsAttr) -> None:
     """Writes a tensor's value and its type."""
     array = array_of(value)
-    if not element_of(value.get_element_type()).is_float or np.isfinite(array).all():
-        printer.print_attribute(value)
+    is_float = element_of(value.get_element_type()).is_float
+    word = _word_of(array) if is_float and not np.isfinite(array).all() else None
+    if word is None:
+        print_elements(printer, value)
         return
-    printer.print_string(_word_of(array) or f'dense<"0x{value.data.data.hex().upper()}">')
-    printer.print_string(" : ")
+    printer.print_string(f"{word} : ")
     printer.print_attribute(value.type)
+
+
+def print_elements(printer: Printer, value: DenseIntOrFPElementsAttr) -> None:
+    """Writes `dense<…>` and its type, with bytes in the place of what xDSL reads as other values:
+    hexadecimal floats, and zeros of both signs, which it writes as one number.
+    """
+    stream, data = StringIO(), value.data.data
+    Printer(stream).print_attribute(value)
+    text = stream.getvalue()
+    count = len(value)
+    merges = count > 0 and value.is_splat() and data != data[: len(data) // count] * count
+    if not merges and not _has_hexadecimal(text):
+        printer.print_string(text)
+        return
+    printer.print_string(f'dense<"0x{data.hex().upper()}"> : ')
+    printer.print_attribute(value.type)
+
+
+def _has_hexadecimal(text: str) -> bool:
+    """Whether the elements of `dense<…>` are hexadecimal numbers, and no string of bytes."""
+    elements = text.partition(">")[0]
+    return "0x" in elements and '"' not in elements
 
 
 def _word_of(array: np.ndarray) -> str | None:
@@ -77,8 +101,8 @@ def parse_dense(parser: AttrParser) -> DenseIntOrFPElementsAttr:
     value = parser.parse_attribute()
     if sign or not isinstance(value, DenseIntOrFPElementsAttr):
         parser.raise_error("expected dense<…> : tensor<…>, or inf, -inf or nan : tensor<…>")
-    text = parser.lexer.input.content[start : parser.pos].partition(">")[0]
-    if "0x" in text and '"' not in text and element_of(value.get_element_type()).is_float:
+    text = parser.lexer.input.content[start : parser.pos]
+    if _has_hexadecimal(text) and element_of(value.get_element_type()).is_float:
         parser.raise_error('a hexadecimal float must be written as bytes, dense<"0x…">')
     return value
 

@@ -13,16 +13,20 @@ from struct import error as StructError
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
     UNKNOWN_LOC,
+    AnyFloat,
+    ComplexType,
+    DenseIntOrFPElementsAttr,
     FileLineColLoc,
     Float80Type,
     Float128Type,
+    IndexType,
     IntAttr,
     IntegerType,
     ModuleOp,
     StringAttr,
 )
-from xdsl.ir import Block, Operation, SSAValue, TypeAttribute
-from xdsl.parser import Parser, ParserState
+from xdsl.ir import Attribute, Block, Operation, SSAValue, TypeAttribute
+from xdsl.parser import AttrParser, Parser, ParserState
 from xdsl.printer import Printer
 from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import DiagnosticException
@@ -30,6 +34,7 @@ from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer
 
 from mgn.diagnostics import MgnError
+from mgn.dialects.dense import print_elements
 from mgn.modules.verification import verify_whole
 
 WIDEST_INTEGER = (1 << 24) - 1
@@ -64,8 +69,26 @@ class Lexer(MLIRLexer):
     _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
 
 
+class _Element(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
+    """An element of `dense<…>`. A hexadecimal float is its bits, which xDSL takes for a number."""
+
+    def to_type(
+        self, parser: AttrParser, type: AnyFloat | IntegerType | IndexType | ComplexType
+    ) -> int | float | tuple[float, float] | tuple[int, int]:
+        text = self.span.text
+        if not isinstance(type, AnyFloat) or "0x" not in text or not isinstance(self.value, int):
+            return super().to_type(parser, type)
+        size = type.compile_time_size
+        if self.is_negative or self.value >> 8 * size:
+            message = f"a hexadecimal {type} is its bits: 0x and {2 * size} digits at most"
+            parser.raise_error(message, self.span.start, self.span.end)
+        return next(type.iter_unpack(self.value.to_bytes(size, "little")))
+
+
 class LocatingParser(Parser):
     """xDSL's parser; an operation without a location gets the place of its first token."""
+
+    _TensorLiteralElement = _Element
 
     def __init__(self, context: Context, text: str, name: str) -> None:
         super().__init__(context, "", name)
@@ -116,6 +139,16 @@ class LocatingParser(Parser):
         return self._line, position - self._line_start + 1
 
 
+class _Printer(Printer):
+    """xDSL's printer, whose hexadecimal floats xDSL reads back as other numbers."""
+
+    def print_attribute(self, attribute: Attribute) -> None:
+        if isinstance(attribute, DenseIntOrFPElementsAttr):
+            print_elements(self, attribute)
+        else:
+            super().print_attribute(attribute)
+
+
 def parse_mlir(text: str, context: Context, name: str = "<text>") -> ModuleOp:
     """A module from MLIR text. Raises xDSL's ParseError; the module is not verified yet."""
     return LocatingParser(context, text, name).parse_module()
@@ -126,7 +159,7 @@ def print_mlir(module: Operation, generic: bool = False) -> str:
     where that is asked for.
     """
     stream = StringIO()
-    Printer(stream, print_generic_format=generic).print_op(module)
+    _Printer(stream, print_generic_format=generic).print_op(module)
     stream.write("\n")
     return stream.getvalue()
 

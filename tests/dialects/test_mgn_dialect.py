@@ -21,9 +21,10 @@ from mgn.dialects.mgn.structure import (
     graphs_of,
 )
 from mgn.dialects.types import ELEMENT_TYPES, element_of_dtype, spelling, tensor
+from mgn.modules.mlir_text import parse_mlir, print_mlir
 from tests.dialects.case import Case, Source
 from tests.dialects.operation_cases import CASES
-from tests.support.programs import call, parse
+from tests.support.programs import call, context, parse
 
 
 def graph_around(case: Case) -> ModuleOp:
@@ -94,7 +95,9 @@ FLOATS = [ELEMENT_TYPES[name] for name in ("f64", "f32", "f16", "bf16")]
         (np.nan, "nan : "),
         ([0.1, -1e-4, 3.25e4], "dense<["),
         (-0.0, "dense<-0.0"),
+        ([0.0, -0.0], 'dense<"0x'),
         (np.zeros((0, 2)), "dense<> : "),
+        (np.ones((10, 2)), "dense<1.0"),
     ],
     ids=str,
 )
@@ -106,6 +109,33 @@ def test_a_float_constant_is_read_back_bit_for_bit(row: Any, values: Any, text: 
     read = graph.block.first_op
     assert isinstance(read, ConstantOp)
     assert read.array.tobytes() == op.array.tobytes()
+
+
+@pytest.mark.parametrize("generic", [False, True], ids=["own syntax", "generic form"])
+@pytest.mark.parametrize("element", ["f64", "f32", "f16", "bf16"])
+def test_numbers_that_xdsl_writes_as_their_bits_are_read_back(element: str, generic: bool) -> None:
+    row = ELEMENT_TYPES[element]
+    for values in (np.inf, -np.inf, np.nan, 123456792.0, [16777216.0, 987654336.0], [0.0, -0.0]):
+        with np.errstate(over="ignore"):
+            op = ConstantOp.from_array(np.array(values).astype(row.dtype))
+        module = ModuleOp([GraphOp("g", [], ["y"], Region(Block([op, ReturnOp(op.results)])))])
+        text = print_mlir(module, generic)
+        (graph,) = graphs_of(parse(text))
+        read = graph.block.first_op
+        assert isinstance(read, ConstantOp)
+        assert read.array.tobytes() == op.array.tobytes(), text
+
+
+def test_bits_of_floats_in_elements_are_read_as_mlir_reads_them() -> None:
+    constant = '%0 = "mgn.constant"() <{value = dense<[BITS, 1.5]> : tensor<2xf32>}> : () -> '
+    text = around(constant + "tensor<2xf32>")
+    (graph,) = graphs_of(parse_mlir(text.replace("BITS", "0xff800000"), context()))
+    read = graph.block.first_op
+    assert isinstance(read, ConstantOp)
+    assert read.array.tolist() == [-math.inf, 1.5]
+    for bits in ("0x1ff800000", "-0x3f800000"):
+        with pytest.raises(ParseError, match="a hexadecimal f32 is its bits: 0x and 8 digits"):
+            parse_mlir(text.replace("BITS", bits), context())
 
 
 def test_a_hexadecimal_float_which_would_be_misread_is_an_error() -> None:
