@@ -32,6 +32,7 @@ FILES = (
         f"mgn/commands/options/{name}.py"
         for name in ("__init__", "checkpoints", "errors", "parsers")
     ),
+    *("mgn/commands/printing/__init__.py", "mgn/commands/printing/devices.py"),
     "runtime/**/*.py",
 )
 """What of the tree is in the wheel; a folder beside `mgn` is a part of it there."""

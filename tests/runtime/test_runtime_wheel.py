@@ -39,7 +39,7 @@ try:
     mgn.compile
 except mgn.MgnError as error:
     print(error, flush=True)
-print([main([sys.argv[1]]), main(["program.mgn"]), main(["--version"])])
+print([main([sys.argv[1]]), main(["program.mgn"]), main(["--version"]), main(["--list-devices"])])
 """
 
 
@@ -77,9 +77,10 @@ def test_a_package_runs_where_the_compiler_is_not(tmp_path: Path) -> None:
         text=True,
     )
     assert found.returncode == 0, found.stderr
-    results, refused, ran, *_ = found.stdout.splitlines()
+    results, refused, ran, _, *listed, statuses = found.stdout.splitlines()
     for name, array in wanted(x=np.ones(shape, np.float32)).items():
         np.testing.assert_array_equal(np.array(json.loads(results)[name], np.float32), array)
     assert refused.startswith("mgn-runtime runs packages, and has no mgn.compile; `pip install mgn")
-    assert ": f32[" in ran and found.stdout.splitlines()[-1] == "[0, 1, 0]"
+    assert ": f32[" in ran and statuses == "[0, 1, 0, 0]"
+    assert listed == [str(device) for device in list_devices()]
     assert "error: mgn-runtime runs packages; to compile a program, `pip install" in found.stderr
