@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import ModuleType
 
-from mgn.diagnostics import MgnError, one_line
+from mgn.diagnostics import MgnError, WrongType, one_line
 from mgn.runtime.switches import switched_on
 
 GROUP = "mgn.plugins"
@@ -82,6 +83,9 @@ def _load(point: EntryPoint) -> None:
         found = point.load()
         if callable(found):
             found()
+        elif not isinstance(found, ModuleType):
+            said = f"'{point.value}' is a {type(found).__name__}"
+            raise WrongType(f"{said}, and an entry point is a module or a function")
     except Exception as error:
         raise PluginError(
             f"the plugin '{point.name}' of {package} fails with {type(error).__name__}: "

@@ -105,6 +105,12 @@ def test_a_plugin_that_fails_is_an_error_that_names_it(
     assert mgn.parse(PLAIN).graphs == ("g",)
 
 
+def test_a_plugin_is_a_module_or_a_function(plugged: Path) -> None:
+    installed(plugged, "mgn_cubes:CountCubes.label")
+    with pytest.raises(mgn.MgnError, match=r"label' is a str, and an entry point is a mod"):
+        mgn.parse(PLAIN)
+
+
 def test_a_plugins_files_are_a_part_of_the_key_of_what_is_compiled(plugged: Path) -> None:
     installed(plugged, "mgn_cubes")
     mgn.parse(PLAIN)
