@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import mgn
 from benchmarks.graphs.egraph_graphs import inference_graph, training_graph
@@ -24,7 +25,7 @@ from benchmarks.table import Table
 from benchmarks.training.device_cases import smollm2_loss
 from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
-from mgn.driver.pipelines import parse_passes, run_passes
+from mgn.driver.pipelines import PIPELINES, parse_passes, run_passes
 from mgn.modules.dialect_table import make_context
 from mgn.passes.saturate import SaturateOptions, SaturateReport, saturate_graph
 
@@ -39,6 +40,10 @@ class Size:
     training: bool
     layers: int
     memoise: bool = True
+
+    def graph(self) -> GraphOp:
+        """The graph that a row is about."""
+        return (training_graph if self.training else inference_graph)(self.layers)
 
 
 SIZES = (
@@ -62,6 +67,10 @@ class Irregular:
     @property
     def name(self) -> str:
         return f"{self.kind} {self.operations:,}, seed {self.seed}"
+
+    def graph(self) -> GraphOp:
+        """The graph that a row is about."""
+        return irregular_graph(self.kind, self.seed, self.operations)
 
 
 def irregular(seeds: Sequence[int]) -> list[Irregular]:
@@ -90,15 +99,16 @@ class Step:
     def graph(self) -> GraphOp:
         """The graph as the e-graph gets it."""
         module = mgn.parse(smollm2_loss(self.rows, self.tokens)).lower()
-        passes = BEFORE.format(precision=self.precision)
-        run_passes(parse_passes(passes), module, make_context())
+        said = {
+            "training-step": "{optimizer=adamw}",
+            "convert-precision": f"{{precision={self.precision}}}",
+        }
+        before = takewhile(lambda name: name != "saturate", PIPELINES["training"])
+        passes = parse_passes(",".join(name + said.get(name, "") for name in before))
+        run_passes(passes, module, make_context())
         return next(graphs_of(module))
 
 
-BEFORE = (
-    "training-step{{optimizer=adamw}},raise-checks,differentiate,thread-states,unpack-blocks,"
-    "simplify,convert-precision{{precision={precision}}}"
-)
 STEPS = [
     Step(rows, tokens, precision)
     for rows, tokens in ((1, 128), (8, 512))
@@ -110,19 +120,10 @@ Measured = Size | Irregular | Step
 STAGES = ("compare", "encode", "saturate", "view", "candidates", "extract", "check", "rebuild")
 
 
-def graph_of(size: Measured) -> GraphOp:
-    """The graph that a row is about."""
-    if isinstance(size, Step):
-        return size.graph()
-    if isinstance(size, Irregular):
-        return irregular_graph(size.kind, size.seed, size.operations)
-    return (training_graph if size.training else inference_graph)(size.layers)
-
-
 def measure(size: Measured, device: str, cpu_time: bool) -> dict[str, str]:
     """One row of the table."""
     clock = time.process_time if cpu_time else time.perf_counter
-    graph = graph_of(size)
+    graph = size.graph()
     copy = graph.clone()
     options = SaturateOptions(memoise=size.memoise)
     start = clock()
@@ -153,13 +154,16 @@ def _stages(report: SaturateReport) -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.egraph", description=__doc__)
     parser.add_argument("--only", default="", help="graphs whose name has this word")
-    parser.add_argument("--irregular", action="store_true", help="graphs whose layers differ")
-    parser.add_argument("--steps", action="store_true", help="training steps of SmolLM2-135M")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--irregular", action="store_true", help="graphs whose layers differ")
+    kinds.add_argument("--steps", action="store_true", help="training steps of SmolLM2-135M")
     parser.add_argument("--seeds", nargs="+", type=int, default=(1, 2), help="of irregular graphs")
     parser.add_argument("--cpu-time", action="store_true", help="count seconds of the processor")
     parser.add_argument("--device", default="cpu", choices=DEVICES, help="whose prices are taken")
     options = parser.parse_args()
-    every = irregular(options.seeds) if options.irregular else STEPS if options.steps else SIZES
+    every: Sequence[Measured] = STEPS if options.steps else SIZES
+    if options.irregular:
+        every = irregular(options.seeds)
     sizes = [size for size in every if options.only in size.name]
     if not sizes:
         print(f"no graph has '{options.only}' in its name", file=sys.stderr)

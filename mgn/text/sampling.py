@@ -118,10 +118,10 @@ def sampling_graph(
             penalty = numbers["penalty"]
             x = ops.where(ops.gt(seen, 0.0), ops.where(ops.gt(x, 0.0), x / penalty, x * penalty), x)
         chosen = _drawn(x, sampling, numbers) if sampling.draws else ops.argmax(x, axis=-1)
-        has_one = ops.gt(ops.max_reduce(x, axis=-1), float("-inf"))
+        largest = ops.reshape(ops.max_reduce(x, axis=-1, keepdims=True), [])
         results = {
             "token": ops.cast(ops.reshape(chosen, list(token.shape)), token.element),
-            "number": ops.where(has_one, chosen, NO_TOKEN),
+            "number": ops.where(ops.gt(largest, float("-inf")), chosen, NO_TOKEN),
         }
         if seen is not None:
             results["seen"] = ops.max(seen, ops.reshape(ops.one_hot(chosen, classes), [classes]))

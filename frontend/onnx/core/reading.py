@@ -85,6 +85,15 @@ def _model(onnx: Any, proto: Any, file: str) -> Model:
     return model
 
 
+def _schema_of(node: Node, version: int) -> Any:
+    """ONNX's schema of an operator in a version of its domain; None where there is none."""
+    defs = onnx_package().defs
+    try:
+        return defs.get_schema(node.operator, version, node.domain)
+    except defs.SchemaError:
+        return None
+
+
 def schema_function(
     node: Node, attributes: Mapping[str, Any], version: int, types: Sequence[Any]
 ) -> Function | None:
@@ -93,10 +102,8 @@ def schema_function(
     `attributes` are those of the node, without references. `types` are the element types and
     shapes of the inputs, (None, ()) for one that is left out, a shape of None for a sequence.
     """
-    onnx = onnx_package()
-    try:
-        schema = onnx.defs.get_schema(node.operator, version, node.domain)
-    except onnx.defs.SchemaError:
+    onnx, schema = onnx_package(), _schema_of(node, version)
+    if schema is None:
         return None
     reader = _Reader(onnx, node.operator)
     if schema.has_function:
@@ -140,10 +147,8 @@ def _bound_proto(onnx: Any, node: Node, attributes: Mapping[str, Any]) -> Any:
 
 def has_schema_function(node: Node, version: int) -> bool:
     """Whether ONNX itself gives a body for an operator."""
-    onnx = onnx_package()
-    try:
-        schema = onnx.defs.get_schema(node.operator, version, node.domain)
-    except onnx.defs.SchemaError:
+    schema = _schema_of(node, version)
+    if schema is None:
         return False
     return bool(schema.has_function or schema.has_context_dependent_function)
 
@@ -153,12 +158,8 @@ def misuse(node: Node, attributes: Mapping[str, Any], version: int) -> str | Non
     outputs than there are, or no attribute that it needs. None where there is no such thing, or
     ONNX has no such operator.
     """
-    onnx = onnx_package()
-    if not onnx.defs.has(node.operator, node.domain):
-        return None
-    try:
-        schema = onnx.defs.get_schema(node.operator, version, node.domain)
-    except onnx.defs.SchemaError:
+    schema = _schema_of(node, version)
+    if schema is None:
         return None
     counts = ("inputs", node.inputs, schema.max_input), ("outputs", node.outputs, schema.max_output)
     for what, names, most in counts:

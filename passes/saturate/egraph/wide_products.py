@@ -14,8 +14,8 @@ program has the products side by side, they are the wide product as it is:
 
     concat(matmul(x, q), matmul(x, k))        matmul(x, concat(q, k))
 
-Where both halves of a product's columns are taken, as a gated layer does, its parameter is turned,
-so that a kernel in which halves meet reads rows of it:
+A gated layer takes both halves of a product's columns. Its parameter is turned, for a kernel in
+which halves meet to read rows of it:
 
     slice(matmul(x, w) + b)                   slice(matmul(x, transpose(w), transpose_b=True) + b)
 
@@ -188,11 +188,12 @@ class WideProducts:
         self.leaves, self.constant, self.sums = leaves, constant, sums
         self.roundings = roundings
         groups: dict[object, dict[int, Product]] = {}
-        ordered = sorted(products, key=lambda item: (item.result, item.right))
-        for item in ordered:
+        taking_part: list[Product] = []
+        for item in sorted(products, key=lambda item: (item.result, item.right)):
             key = self._key(item)
             if key is not None and item.right < self.facts.given:
                 groups.setdefault(key, {}).setdefault(item.result, item)
+                taking_part.append(item)
         self.steps.clear()
         simplest = sorted(groups.values(), key=lambda group: -len(self._parameters(group)))
         for members in simplest:
@@ -201,8 +202,8 @@ class WideProducts:
         for item in sorted(joined, key=lambda item: item.result):
             self._join(item, columns)
         halved = self._halved(slices, below)
-        for item in ordered:
-            if item.result in halved:
+        for item in taking_part:
+            if item.result in halved and self._has_parameter(item):
                 self._turn_halved(item)
         return bool(self.steps)
 
@@ -230,20 +231,18 @@ class WideProducts:
 
     def _turn_halved(self, item: Product) -> None:
         """Enters a product whose halves are taken with its parameter turned."""
-        there = item.right in self.constant and item.left not in self.constant
         name = (item.result, item.left, item.right)
-        if self._values(item)["transpose_b"] or not there or name in self.seen:
-            return
-        if (
-            item.right >= self.facts.given
-            or len(self.facts.handle_types[item.right].get_shape()) < 2
-        ):
+        if self._values(item)["transpose_b"] or name in self.seen:
             return
         self.seen.add(name)
         start = len(self.facts.handle_types)
         turned = self._turn(item.result, item, item.right, self.roundings.get(item.right, ()))
         end = len(self.facts.handle_types)
         self.steps.append((WIDE_PRODUCTS[3].name, name, turned, start, end))
+
+    def _has_parameter(self, item: Product) -> bool:
+        """Whether parameters decide the right operand of a product, and not the left one."""
+        return item.right in self.constant and item.left not in self.constant
 
     def _parameters(self, group: Mapping[int, Product]) -> list[int]:
         """The right operands that are parameters as they stand, not turned or computed."""
@@ -275,9 +274,7 @@ class WideProducts:
         }
 
     def _group(self, members: Sequence[Product]) -> None:
-        if len(members) < 2 or members[0].left in self.constant:
-            return
-        members = [item for item in members if item.right in self.constant]
+        members = [item for item in members if self._has_parameter(item)]
         for start in range(0, len(members), MOST):
             chosen = tuple(members[start : start + MOST])
             name = (chosen[0].left, *(item.result for item in chosen))
@@ -308,7 +305,7 @@ class WideProducts:
         found: dict[int, dict[object, Column]] = defaultdict(dict)
         for key, group in groups.items():
             for result, product in group.items():
-                if product.left in self.constant or product.right not in self.constant:
+                if not self._has_parameter(product):
                     continue
                 found[result][key, "plain"] = Column(product)
                 bias = self._bias(result)

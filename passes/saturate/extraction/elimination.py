@@ -237,6 +237,13 @@ def full_prices(
     return full, writer
 
 
+def tree_of(problem: LocalProblem) -> dict[int, int]:
+    """The candidate that writes each class for the least, nothing shared; a class that nothing can
+    write is not there.
+    """
+    return full_prices(problem, [set(items) for items in problem.inputs])[1]
+
+
 def above_best(
     problem: LocalProblem, inputs: Sequence[set[int]], writer: Mapping[int, int]
 ) -> float:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from mgn.passes.saturate.extraction.chain import Chain, chain_of, kinds_of
 from mgn.passes.saturate.extraction.components import LocalProblem, Part
-from mgn.passes.saturate.extraction.elimination import full_prices, good_choice, width_of
+from mgn.passes.saturate.extraction.elimination import good_choice, tree_of, width_of
 from mgn.passes.saturate.extraction.exact import NONE, ExactSolver, Solution, outside
 from mgn.passes.saturate.extraction.neighbourhoods import improved
 from mgn.passes.saturate.extraction.pruning import without_needless
@@ -64,7 +64,7 @@ BEAM = 8
 
 def cheapest_choice(problem: LocalProblem, solver: ExactSolver) -> Solution:
     """The choice without rings of least cost, or one near it where the solver has no proof."""
-    tree = full_prices(problem, [set(items) for items in problem.inputs])[1]
+    tree = tree_of(problem)
     if any(key not in tree for key in problem.demands):
         return NONE
     if len(problem.prices) >= LARGE and (chain := _long_chain(problem, solver)) is not None:

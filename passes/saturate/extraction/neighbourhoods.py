@@ -12,7 +12,7 @@ So a window is a problem of its own, small enough to be solved; equal ones are s
 from collections.abc import Iterable, Sequence, Set
 
 from mgn.passes.saturate.extraction.components import LocalProblem, Part
-from mgn.passes.saturate.extraction.elimination import full_prices
+from mgn.passes.saturate.extraction.elimination import tree_of
 from mgn.passes.saturate.extraction.exact import ExactSolver, cost_of, outside
 from mgn.passes.saturate.extraction.rings import as_a_whole, needed_of, order_of, writers_of
 
@@ -47,7 +47,6 @@ class _Choice:
     ) -> None:
         self.problem, self.numbers = problem, frozenset(numbers)
         self.demands = frozenset(problem.demands)
-        self.chosen = tuple(chosen)
         self._take(chosen)
 
     def _take(self, chosen: Sequence[int]) -> None:
@@ -66,7 +65,7 @@ class _Choice:
         gone = self._writing(window)
         stay = [number for number in self.chosen if number not in gone]
         part = self._without(gone, stay, window)
-        tree = full_prices(part.problem, [set(items) for items in part.problem.inputs])[1]
+        tree = tree_of(part.problem)
         if any(key not in tree for key in part.problem.demands):
             return
         found = outside(part, as_a_whole(part.problem, tree, solver)).chosen

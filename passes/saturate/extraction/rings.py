@@ -15,7 +15,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 
 from mgn.passes.saturate.extraction.components import Choices, LocalProblem, Part, apart
-from mgn.passes.saturate.extraction.elimination import full_prices
+from mgn.passes.saturate.extraction.elimination import tree_of
 from mgn.passes.saturate.extraction.exact import (
     PROVED,
     ExactSolver,
@@ -48,7 +48,7 @@ def choice_soon(problem: LocalProblem, solver: ExactSolver, beam: int) -> tuple[
     closed = found_soon(problem, solver.work, beam, solver.parts(problem))
     if closed is None or not rings_of(problem, closed):
         return closed
-    return without_rings(problem, closed, full_prices(problem, list(map(set, problem.inputs)))[1])
+    return without_rings(problem, closed, tree_of(problem))
 
 
 def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolver) -> Solution:
