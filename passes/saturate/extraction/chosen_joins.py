@@ -112,6 +112,7 @@ def join_chosen(
     best = joined
     while not _is_as_near(best, extraction) and work.left > 0.0:
         extraction = extract(found, work)
+        extraction = replace(extraction, bound=max(extraction.bound, best.bound))
         better = Joins(view, found, extraction, device, limits).joined()
         if better.selection.cost >= best.selection.cost * (1.0 - PROVED):
             bound = min(max(better.bound, best.bound), best.selection.cost)

@@ -3,16 +3,17 @@
 In: a `LocalProblem`, an `ExactSolver`. Out: the chosen candidates, and a bound on the cost of any
 choice.
 
-The cheapest closed choice may have a ring of kernels that wait for each other. In a choice without
-rings each class has a first writer, and around a ring some class is written before the one that the
-ring writes it from: by a kernel that does not read that one. So there is one problem for each class
-of the ring, in which no kernel that reads the next class writes it; of all problems so far the one
-of the least cost is next.
+The cheapest closed choice may have a ring of kernels that wait for each other. Then each chosen
+kernel that writes one of some classes reads one of them: they are *unfounded*. In a choice without
+rings the first of them is written by a kernel that reads none of them. So each kernel that reads
+one and writes another needs a kernel that writes some of them from other classes. That is one more
+class, which the latter write and the former read; the problem with it has the same choices without
+rings. It is solved again, until no ring is left (F. Lin, Y. Zhao, "ASSAT: computing answer sets of
+a logic program by SAT solvers", 2004, add formulas of loops to a logic program so).
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from heapq import heappop, heappush
 
 from mgn.passes.saturate.extraction.components import Choices, LocalProblem, Part, apart
 from mgn.passes.saturate.extraction.elimination import tree_of
@@ -53,25 +54,15 @@ def choice_soon(problem: LocalProblem, solver: ExactSolver, beam: int) -> tuple[
 
 def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolver) -> Solution:
     """The choice without rings of least cost, from the cheapest closed ones."""
-    waiting: list[tuple[float, int, frozenset[Arc], tuple[int, ...]]] = []
-    pending: list[frozenset[Arc]] = [frozenset()]
-    best, entered, least, relaxed = UNKNOWN, 0, 0.0, 0.0
+    best, bound, relaxed = UNKNOWN, 0.0, None
+    founded = problem
     while True:
-        for arcs in pending:
-            if arcs and not solver.has_work():
-                return best
-            part = without(problem, arcs)
-            solution = solver.solve(part.problem)
-            relaxed = relaxed if arcs else solution.relaxed
-            if solution.chosen is not None:
-                chosen = tuple([part.candidates[number] for number in solution.chosen])
-                heappush(waiting, (max(solution.bound, least), entered, arcs, chosen))
-                entered += 1
-        if not waiting:
+        solution = solver.solve(founded)
+        closed, bound = solution.chosen, max(bound, solution.bound)
+        relaxed = solution.relaxed if relaxed is None else relaxed
+        if closed is None:
             return best
-        bound, _, arcs, closed = heappop(waiting)
-        least = bound
-        rings = rings_of(problem, closed, arcs)
+        rings = rings_of(problem, closed)
         chosen = _repaired(problem, closed, tree, solver) if rings else closed
         best = better_of(problem, best, Solution(chosen, bound, relaxed))
         does = best.chosen is not None and may_do(problem, best.chosen, bound, solver)
@@ -81,7 +72,8 @@ def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolv
             return best
         if solver.near > PROVED and len(problem.prices) > LONG:
             return best
-        pending = [arcs | some for some in _arcs_of(problem, rings[0])]
+        for keys in _unfounded(problem, closed, rings):
+            founded = _founded(founded, keys)
 
 
 def may_do(problem: LocalProblem, chosen: Iterable[int], bound: float, solver: ExactSolver) -> bool:
@@ -97,6 +89,45 @@ def _arcs_of(problem: LocalProblem, ring: Sequence[Arc]) -> list[frozenset[Arc]]
         after = [number for number in writers[key] if read in problem.inputs[number]]
         found.append(frozenset((key, number) for number in after))
     return found
+
+
+def _unfounded(
+    problem: LocalProblem, closed: Iterable[int], rings: Iterable[Sequence[Arc]]
+) -> list[set[int]]:
+    """For each ring of a choice classes that chosen kernels write only from some of them."""
+    order, waiting = order_of(problem, closed)
+    there = {item for number in order for item in problem.results[number]}
+    writers: dict[int, list[int]] = {}
+    for number in waiting:
+        for item in problem.results[number]:
+            writers.setdefault(item, []).append(number)
+    found: list[set[int]] = []
+    for ring in rings:
+        pending = [key for key, _ in ring]
+        keys = set(pending)
+        while pending:
+            for number in writers[pending.pop()]:
+                inputs = problem.inputs[number]
+                if keys.isdisjoint(inputs):
+                    pending.append(next(item for item in inputs if item not in there))
+                    keys.add(pending[-1])
+        found.append(keys)
+    return found
+
+
+def _founded(problem: LocalProblem, keys: Set[int]) -> LocalProblem:
+    """The problem in which what writes some classes from one of them needs another one of them that
+    is not written so.
+    """
+    name = 1 + max(map(max, filter(None, (*problem.results, problem.demands))))
+    results, inputs = list(problem.results), list(problem.inputs)
+    for number, items in enumerate(problem.results):
+        if not keys.isdisjoint(items):
+            if keys.isdisjoint(inputs[number]):
+                results[number] = (*items, name)
+            else:
+                inputs[number] = (*inputs[number], name)
+    return replace(problem, results=tuple(results), inputs=tuple(inputs))
 
 
 def better_of(problem: LocalProblem, one: Solution, other: Solution) -> Solution:

@@ -27,7 +27,7 @@ from mgn.passes.saturate.extraction.chosen_joins import (
     join_chosen,
     offer_joins,
 )
-from mgn.passes.saturate.extraction.extract import Extraction, Extractor, extract
+from mgn.passes.saturate.extraction.extract import Extraction, Extractor, extract, work_for
 from mgn.passes.saturate.extraction.report import PROVED
 from mgn.passes.saturate.extraction.selection import Selection, select
 from mgn.passes.saturate.extraction.work import Work
@@ -192,6 +192,24 @@ def test_a_large_choice_is_proved_once_more_where_joining_left_no_proof(device: 
     for kind in ("resnet", "nas"):
         report = saturate_graph(irregular_graph(kind, 1, 500), device)
         assert report.candidates > 500 and report.gap <= PROVED
+
+
+@BOTH
+def test_a_bound_is_kept_where_another_proof_finds_none(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chosen_joins, "extract", lambda *items: replace(extract(*items), bound=0.0))
+    monkeypatch.setattr(chosen_joins, "FEW", 0)
+    cheaper = 0
+    for seed in (1, 2, 3):
+        view = saturated_view(irregular_graph("nas", seed, 200))
+        found = find_candidates(view, device, Reach(view), NARROW)
+        rough = replace(extract(found), selection=Extractor(found, work_for(found)).soon(1))
+        once = Joins(view, found.only(found.candidates), rough, device, NARROW).joined()
+        after = join_chosen(view, found, rough, device, NARROW)
+        cheaper += after.selection.cost < once.selection.cost * (1.0 - PROVED)
+        assert 0.0 < after.bound <= after.selection.cost * (1.0 + PROVED)
+    assert cheaper
 
 
 @BOTH
