@@ -71,10 +71,11 @@ def extract_joined(
     """
     work = work_for(found) if work is None else work
     extractor = Extractor(found, work)
-    if work.left > 0.0 and extractor.width() > WIDE:
-        offer_joins(view, found, extractor.soon(BEAM), device, limits)
+    begun: Sequence[int] = ()
+    if work.left > 0.0 and extractor.is_wider(WIDE):
+        begun = offer_joins(view, found, extractor.soon(BEAM), device, limits)
         extractor = Extractor(found, work)
-    return join_chosen(view, found, extractor.best(), device, limits, work)
+    return join_chosen(view, found, extractor.best(begun), device, limits, work)
 
 
 def offer_joins(
@@ -83,15 +84,21 @@ def offer_joins(
     chosen: Selection,
     device: Device,
     limits: CutLimits,
-) -> None:
+) -> list[int]:
     """Enters joined kernels of a choice. None of them reads what may depend on what it writes: in
-    another choice it could wait for itself, and that ties many classes together.
+    another choice it could wait for itself, and that ties many classes together. Given are the
+    kernels that are chosen then, and after them those that were before.
     """
-    tried, reach = found.only(found.candidates), Reach(view)
-    Joins(view, tried, Extraction(chosen, 0.0, 0, 0), device, limits).joined()
-    for joint in tried.candidates[len(found.candidates) :]:
+    tried, reach, count = found.only(found.candidates), Reach(view), len(found.candidates)
+    joined = Joins(view, tried, Extraction(chosen, 0.0, 0, 0), device, limits).joined()
+    entered = {number: number for number in range(count)}
+    for joint in tried.candidates[count:]:
         if not any(reach.depends(item, key) for item in joint.inputs for key in joint.results):
-            found.add(joint.template, joint.classes).price = joint.price
+            added = found.add(joint.template, joint.classes)
+            added.price = joint.price
+            entered[joint.number] = added.number
+    kernels = [entered[number] for number in joined.selection.kernels if number in entered]
+    return [*kernels, *chosen.kernels]
 
 
 def join_chosen(
@@ -112,7 +119,8 @@ def join_chosen(
     best = joined
     while not _is_as_near(best, extraction) and work.left > 0.0:
         extraction = extract(found, work)
-        extraction = replace(extraction, bound=max(extraction.bound, best.bound))
+        bound = min(max(extraction.bound, best.bound), extraction.selection.cost)
+        extraction = replace(extraction, bound=bound)
         better = Joins(view, found, extraction, device, limits).joined()
         if better.selection.cost >= best.selection.cost * (1.0 - PROVED):
             bound = min(max(better.bound, best.bound), best.selection.cost)
@@ -210,7 +218,8 @@ class Joins:
         if len(self.found.candidates) == before:
             return self.extraction
         selection = select(self.found, self.writer, again=True)
-        return replace(self.extraction, selection=selection, bound=max(self.bound, 0.0))
+        bound = min(max(self.bound, 0.0), selection.cost)
+        return replace(self.extraction, selection=selection, bound=bound)
 
     def _joins_some(self) -> bool:
         """Whether some kernel is better as one with those that it reads from, or with one that

@@ -199,14 +199,14 @@ def good_choice(problem: LocalProblem, work: Work, beam: int = BEAM) -> tuple[in
     return elimination.candidates(elimination.decided) if elimination.feasible else None
 
 
-def width_of(problem: LocalProblem) -> int:
-    """To how many others a class is tied at most when it is eliminated."""
+def is_wider(problem: LocalProblem, width: int) -> bool:
+    """Whether some class is tied to more than so many others when it is eliminated."""
     demands = frozenset(problem.demands)
     scopes = [
         {*results, *items} - (demands - {*results})
         for results, items in zip(problem.results, problem.inputs, strict=True)
     ]
-    return max(map(len, _bags_of(scopes, demands, ANY)[0].values()), default=0)
+    return bool(_bags_of(scopes, demands, width)[1])
 
 
 def full_prices(

@@ -8,12 +8,13 @@ once. Where no work is left, a part's choice is the best one found by then. Work
 ties go to the earlier candidate, so the result does not depend on the machine's speed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mgn.passes.saturate.candidates.candidates import CandidateSet
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.extraction.components import LocalProblem, Part, components_of
-from mgn.passes.saturate.extraction.elimination import width_of
+from mgn.passes.saturate.extraction.elimination import is_wider
 from mgn.passes.saturate.extraction.exact import ExactSolver, Solution
 from mgn.passes.saturate.extraction.long_problems import cheapest_choice
 from mgn.passes.saturate.extraction.rings import LONG, choice_soon, order_of
@@ -63,11 +64,10 @@ class Extractor:
         self.found, self.parts = found, components_of(found)
         self.solver = ExactSolver(work, found.memoise)
 
-    def width(self) -> int:
-        """To how many classes one is tied at most when it is eliminated."""
-        return max(
-            (width_of(piece.problem) for part in self.parts for piece in self._pieces(part)),
-            default=0,
+    def is_wider(self, width: int) -> bool:
+        """Whether some class is tied to more than so many others when it is eliminated."""
+        return any(
+            is_wider(piece.problem, width) for part in self.parts for piece in self._pieces(part)
         )
 
     def _pieces(self, part: Part) -> list[Part]:
@@ -87,16 +87,22 @@ class Extractor:
             _prefer(preferred, self.found, part, chosen)
         return select(self.found, preferred, again=True)
 
-    def best(self) -> Extraction:
-        """The cheapest kernels, or some near them where too little work is left."""
+    def best(self, begun: Sequence[int] = ()) -> Extraction:
+        """The cheapest kernels, or some near them where too little work is left: improved from a
+        choice that prefers some candidates, the first ones most.
+        """
         found, solver = self.found, self.solver
         solutions: dict[LocalProblem, Solution] = table(found.memoise)
         preferred: dict[int, int] = {}
         bound = 0.0
+        rank = {number: place for place, number in enumerate(begun)}
         for part in self.parts:
             solution = solutions.get(part.problem)
             if solution is None:
-                solution = solutions[part.problem] = cheapest_choice(part.problem, solver)
+                numbers = part.candidates
+                own = [place for place, number in enumerate(numbers) if number in rank]
+                own.sort(key=lambda place, numbers=numbers: rank[numbers[place]])
+                solution = solutions[part.problem] = cheapest_choice(part.problem, solver, own)
             bound += solution.bound
             _prefer(preferred, found, part, solution.chosen)
         selection = select(found, preferred, again=True)

@@ -4,27 +4,27 @@ In: a `LocalProblem`, an `ExactSolver`. Out: the chosen candidates, and a bound 
 choice.
 
 A large problem in which each class is tied to many is bounded along its chain (`chain.py`) where
-many links are equal. Where its links are soon solved, or their linear programs are near what they
-cost, so is the whole, and the whole is solved. Where that takes too much, a choice that is found
-soon is improved in one neighbourhood after the other (`neighbourhoods.py`).
+many links are equal. A choice is improved in one neighbourhood after the other
+(`neighbourhoods.py`). Where that leaves it too far from the bound, and the links are soon solved,
+or their linear programs are near what they cost, so is the whole, and the whole is solved.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mgn.passes.saturate.extraction.chain import Chain, chain_of, kinds_of
 from mgn.passes.saturate.extraction.components import LocalProblem, Part
-from mgn.passes.saturate.extraction.elimination import good_choice, tree_of, width_of
-from mgn.passes.saturate.extraction.exact import NONE, ExactSolver, Solution, outside
+from mgn.passes.saturate.extraction.elimination import is_wider, tree_of
+from mgn.passes.saturate.extraction.exact import NONE, ExactSolver, Solution
 from mgn.passes.saturate.extraction.neighbourhoods import improved
 from mgn.passes.saturate.extraction.pruning import without_needless
 from mgn.passes.saturate.extraction.rings import (
-    LONG,
     UNKNOWN,
     as_a_whole,
     better_of,
+    choice_soon,
     may_do,
-    without_rings,
+    preferring,
 )
 
 LARGE = 10_000
@@ -51,31 +51,35 @@ whole is soon solved too.
 """
 
 EACH, ROUGH = 0.2, 5e-3
-"""How much of its share of the work that is left a link or a small part may take, and the relative
-gap that does for links and neighbourhoods.
+"""How much of its share of the work that is left a link may take, and the relative gap that does
+for links and neighbourhoods.
 """
 
 HALF = 0.5
 """The share of the work that is left which the whole may take, where there is another way."""
 
 BEAM = 8
-"""States kept of each table for the choice that is improved."""
+"""States kept of each table for the choice that is improved, where none is given."""
 
 
-def cheapest_choice(problem: LocalProblem, solver: ExactSolver) -> Solution:
-    """The choice without rings of least cost, or one near it where the solver has no proof."""
+def cheapest_choice(
+    problem: LocalProblem, solver: ExactSolver, begun: Sequence[int] = ()
+) -> Solution:
+    """The choice without rings of least cost, or one near it where the solver has no proof: that is
+    improved from a choice of kernels that are preferred, the first ones most, where some are.
+    """
     tree = tree_of(problem)
     if any(key not in tree for key in problem.demands):
         return NONE
     if len(problem.prices) >= LARGE and (chain := _long_chain(problem, solver)) is not None:
-        return _along_chain(problem, *chain, tree, solver)
+        return _along_chain(problem, *chain, tree, solver, begun)
     return as_a_whole(problem, tree, solver)
 
 
 def _long_chain(problem: LocalProblem, solver: ExactSolver) -> tuple[Part, Chain] | None:
     """What a large problem needs, and that as a chain, if it is too hard to solve as a whole."""
     large = [part.problem for part in solver.parts(problem) if len(part.candidates) >= LARGE]
-    if all(width_of(part) <= WIDE for part in large):
+    if not any(is_wider(part, WIDE) for part in large):
         return None
     if kinds_of(problem) > KINDS * len(problem.prices):
         return None
@@ -88,40 +92,30 @@ def _long_chain(problem: LocalProblem, solver: ExactSolver) -> tuple[Part, Chain
 
 
 def _along_chain(
-    problem: LocalProblem, needed: Part, chain: Chain, tree: Mapping[int, int], solver: ExactSolver
+    problem: LocalProblem,
+    needed: Part,
+    chain: Chain,
+    tree: Mapping[int, int],
+    solver: ExactSolver,
+    begun: Sequence[int],
 ) -> Solution:
     """A choice near the cheapest one of a long problem; the cheapest one where that of the whole is
     soon found.
     """
     rough = ExactSolver(solver.work, solver.memoise, ROUGH)
     bound, is_soon = _bounded(chain, rough)
-    best = UNKNOWN
-    if is_soon:
+    soon = preferring(problem, begun, tree) if begun else choice_soon(problem, rough, BEAM)
+    assert soon is not None, "what the tree has is a choice"
+    found = improved(problem, needed.candidates, soon, chain.order, rough)
+    solver.solved |= rough.solved
+    best = replace(bound, chosen=found)
+    if is_soon and not may_do(problem, found, bound.bound, solver):
         with solver.work.shared(HALF):
-            best = as_a_whole(problem, tree, solver)
+            best = better_of(problem, best, as_a_whole(problem, tree, solver))
         if best.chosen is not None and may_do(problem, best.chosen, best.bound, solver):
             return best
     solver.budget_spent = True
-    soon = _begun(problem, tree, rough)
-    found = improved(problem, needed.candidates, soon, chain.order, rough)
-    solver.solved |= rough.solved
-    return better_of(problem, best, replace(bound, chosen=found))
-
-
-def _begun(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolver) -> tuple[int, ...]:
-    """A choice without rings that is found soon: the best one of all small parts."""
-    chosen: list[int] = []
-    each = solver.work.left * EACH / len(problem.prices)
-    for part in solver.parts(problem):
-        if len(part.candidates) < LONG and solver.has_work():
-            with solver.work.at_most(each * len(part.candidates)):
-                found = outside(part, solver.solve(part.problem)).chosen
-        else:
-            soon = good_choice(part.problem, solver.work, BEAM)
-            found = None if soon is None else [part.candidates[number] for number in soon]
-        assert found is not None, "what the tree has is a choice"
-        chosen += found
-    return without_rings(problem, chosen, tree)
+    return best
 
 
 def _bounded(chain: Chain, solver: ExactSolver) -> tuple[Solution, bool]:

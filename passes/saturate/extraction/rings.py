@@ -206,6 +206,24 @@ def without_rings(
     return needed_of(problem, choice)
 
 
+def preferring(
+    problem: LocalProblem, preferred: Sequence[int], tree: Mapping[int, int]
+) -> tuple[int, ...]:
+    """A choice without rings in which each class is written by the first of some candidates that
+    can, and by that of the tree where none can.
+    """
+    writer = dict(tree)
+    for number in reversed(preferred):
+        writer.update(dict.fromkeys(problem.results[number], number))
+    pending, chosen = [*problem.demands], dict[int, None]()
+    while pending:
+        number = writer[pending.pop()]
+        if number not in chosen:
+            chosen[number] = None
+            pending += problem.inputs[number]
+    return without_rings(problem, chosen, tree)
+
+
 def _obtaining(
     problem: LocalProblem, key: int, tree: Mapping[int, int], there: Container[int]
 ) -> dict[int, None]:

@@ -121,8 +121,8 @@ def test_kernels_are_joined_before_the_first_proof_where_classes_are_tied_to_man
 ) -> None:
     tried = list[Selection]()
     monkeypatch.setattr(chosen_joins, "WIDE", width)
-    monkeypatch.setattr(Extractor, "width", lambda _: 21)
-    monkeypatch.setattr(chosen_joins, "offer_joins", lambda *items: tried.append(items[2]))
+    monkeypatch.setattr(Extractor, "is_wider", lambda _, width: width < 21)
+    monkeypatch.setattr(chosen_joins, "offer_joins", lambda *items: tried.append(items[2]) or ())
     view = saturated_view(random_graph(3, 30))
     found = find_candidates(view, CPU, Reach(view), NARROW)
     extract_joined(view, found, CPU, NARROW, Work(work))
@@ -134,9 +134,9 @@ def test_the_width_of_candidates_is_that_of_their_largest_parts(
 ) -> None:
     view = saturated_view(random_graph(3, 30))
     found = find_candidates(view, CPU, Reach(view), CutLimits())
-    assert Extractor(found, Work(2.0)).width() == 0
+    assert not Extractor(found, Work(2.0)).is_wider(0)
     monkeypatch.setattr(extract_module, "LONG", 1)
-    assert Extractor(found, Work(2.0)).width() >= 1
+    assert Extractor(found, Work(2.0)).is_wider(0)
 
 
 READ_OR_COMPUTED = """
