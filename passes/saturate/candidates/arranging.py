@@ -25,7 +25,7 @@ from mgn.passes.saturate.candidates.cuts import Traits
 from mgn.passes.saturate.candidates.outlines import Outlines
 from mgn.passes.saturate.candidates.pieces import NewValue, OwnNames, Piece
 from mgn.passes.saturate.egraph.view import Member, ValueClass, View
-from mgn.passes.saturate.prices.arrangements import arrangements_of
+from mgn.passes.saturate.prices.arrangements import ARRANGED, arrangements_of
 from mgn.passes.saturate.prices.forms import Body, BodyNode, renamed
 from mgn.passes.saturate.prices.kernel_facts import kernel_facts
 from mgn.passes.saturate.prices.prices import price_per_run
@@ -116,6 +116,8 @@ class Arranger:
 
     def ways(self, template: Template, values: NewValues) -> list[Way]:
         """What a template's arrangements come to, the cheapest first."""
+        if template.form.kind not in ARRANGED:
+            return []
         found = self._arrangements(template, values)
         ways = [Way(item, self.pieces(item, template, values)) for item in found]
         return sorted((way for way in ways if way.pieces), key=lambda way: way.price)

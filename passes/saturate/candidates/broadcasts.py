@@ -96,8 +96,8 @@ def costs_a_launch(
         return False
     for cut in cuts:
         if cut.form.kind is KernelKind.POINTWISE:
-            types = {name: traits[name].type for name in cut.leaves}
-            work = measure_kernel(cut.body, cut.form, (0,), types, signatures, device)
+            given = cut.known.body, cut.form, cut.results, cut.types(traits), signatures, device
+            work = measure_kernel(*given)
             if repeats * work.seconds > device.launch_cost:
                 return True
     return False

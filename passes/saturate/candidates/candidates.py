@@ -33,7 +33,7 @@ class Arranged:
     dearer: tuple[tuple[str, float], ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Template:
     """One possible kernel over names of its own, wherever it may stand. `results[0]` is its root;
     `inputs` are those of the values it reads that must be written before.
@@ -202,9 +202,10 @@ class CandidateSet:
     def add_missing(self, candidates: Collection[Candidate]) -> None:
         """Enters those candidates of another set that this one lacks."""
         for item in candidates:
-            writers = self.writers.get(item.results[0], ())
-            work = item.written_and_computed
-            if all(self.candidates[number].written_and_computed != work for number in writers):
+            writers = map(self.candidates.__getitem__, self.writers.get(item.results[0], ()))
+            written, work = set(item.results), item.written_and_computed
+            alike = (other for other in writers if written == set(other.results))
+            if all(other.written_and_computed != work for other in alike):
                 self.add(item.template, item.classes)
 
     def only(self, candidates: Sequence[Candidate]) -> "CandidateSet":

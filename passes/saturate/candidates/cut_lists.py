@@ -27,7 +27,7 @@ from mgn.passes.saturate.candidates.broadcasts import costs_a_launch, repeats_of
 from mgn.passes.saturate.candidates.cuts import MANY, Cut, CutWay, Ranking, Traits
 from mgn.passes.saturate.candidates.limits import DEARER, TIME, CutLimits
 from mgn.passes.saturate.candidates.needless_reads import needless_reads, note_besides
-from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
+from mgn.passes.saturate.candidates.priced_bodies import Part, PricedBodies
 from mgn.passes.saturate.candidates.readers import readers_of
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
@@ -166,13 +166,12 @@ class CutBuilder:
             cuts = self._keep(cuts, all_traits)
         used = {0: 0}
         for cut in cuts:
-            for name, _, operands in cut.body:
-                for item in (*operands, name):
-                    used.setdefault(item, len(used))
+            for item in cut.known.by_operand:
+                used.setdefault(cut.names[item], len(used))
         renamed = [cut.renamed(used) for cut in cuts]
         described = [all_traits[name] for name in used]
         numbers = tuple([self.traits_of[classes[name]] for name in used])
-        content = (numbers, tuple((cut.body, cut.leaves) for cut in renamed))
+        content = (numbers, tuple([(cut.known, cut.names) for cut in renamed]))
         cut_list = self.contents.get(content)
         if cut_list is None:
             lasts = costs_a_launch(renamed, described, self.view.signatures, self.device)
@@ -313,7 +312,7 @@ class CutBuilder:
         if rounded:
             return [*rounded, None]
         best = cuts[0]
-        signatures = [self.view.signatures[number] for _, number, _ in best.body]
+        signatures = [self.view.signatures[number] for _, number, _ in best.known.body]
         if all(signature.name in VIEWS for signature in signatures):
             return [best]
         if all(signature.name in VIEWS or widens_half(signature) for signature in signatures):
@@ -330,7 +329,7 @@ class CutBuilder:
         """
         if self.limits.whole or not self.device.is_cpu:
             return False
-        pointwise = [cut.body for cut in cuts if cut.form.kind is KernelKind.POINTWISE]
+        pointwise = [cut.known.body for cut in cuts if cut.form.kind is KernelKind.POINTWISE]
         return bool(pointwise) and all(
             any(self.view.signatures[number].name == "windows" for _, number, _ in body)
             for body in pointwise
@@ -340,14 +339,15 @@ class CutBuilder:
         """Whether a body is a reshape of what lies in memory."""
         if cut is None:
             return False
-        return all(self.view.signatures[number].name == "reshape" for _, number, _ in cut.body)
+        body = cut.known.body
+        return all(self.view.signatures[number].name == "reshape" for _, number, _ in body)
 
     def _shows_rounding(self, cut: Cut) -> bool:
         """Whether a body rounds for the device's matrix unit what lies in memory, or views."""
         if not self.device.matrix_rates:
             return False
         rounds = False
-        for _, number, _ in cut.body:
+        for _, number, _ in cut.known.body:
             signature = self.view.signatures[number]
             if signature.name in VIEWS:
                 continue
@@ -369,55 +369,60 @@ class CutBuilder:
         does not decide that.
         """
         names = tuple([mapped[0] for _, mapped in operands])
-        nodes: dict[int, BodyNode] = {}
-        leaves: dict[int, None] = {}
-        in_order = True
-        for cut in combination:
-            if cut is not None:
-                for node in cut.body:
-                    in_order &= nodes.setdefault(node[0], node) == node
-                leaves.update(dict.fromkeys(cut.leaves))
-        if 0 in nodes:
+        cuts = [cut for cut in combination if cut is not None]
+        read = [name for name, cut in zip(names, combination, strict=True) if cut is None]
+        node, parts = (0, signature, names), [(cut.known, cut.names) for cut in cuts]
+        joined = self.priced.joined(node, parts, read) or self._in_order(node, cuts)
+        if joined is None:
             return None
-        for name, cut in zip(names, combination, strict=True):
-            if cut is None:
-                leaves[name] = None
-        nodes[0] = (0, signature, names)
-        in_order &= nodes.keys().isdisjoint(leaves)
-        ordered = list(nodes.values()) if in_order else body_order(nodes)
-        if ordered is None or len(ordered) > self.limits.operations:
+        known, own = joined
+        if len(known.body) > self.limits.operations:
             return None
-        if self.limits.keep_bits and not keeps_bits(ordered, self.view.signatures):
+        if self.limits.keep_bits and not keeps_bits(known.body, self.view.signatures):
             return None
-        read = leaves if in_order else leaves_of(ordered)
-        real = tuple([name for name in read if not traits[name].inline])
-        if bounded and len(real) > self.limits.leaves:
+        reads = tuple([item for item in known.leaves if not traits[own[item]].inline])
+        if bounded and len(reads) > self.limits.leaves:
             return None
         self.considered += 1
-        body = tuple(ordered)
-        form = self.priced.form(body)
+        form = known.form
         if form is None or (form.reduced and self.device.is_cpu):
             return None
-        cut = Cut(body, real, form, UNPRICED)
+        leaves = tuple([own[item] for item in reads])
+        cut = Cut(known, form, own, reads, leaves, UNPRICED)
         cut.lying = form.kind in ATTENTIONS and self._takes_lying(cut, traits)
         if priced or form.kind in SCHEDULED:
             self._priced(cut, traits)
         return None if cut.price == math.inf else cut
 
+    def _in_order(self, node: BodyNode, cuts: Sequence[Cut]) -> Part | None:
+        """The body of an e-node and of cuts that compute its operands, where one of them reads what
+        another one computes; None where that depends on itself.
+        """
+        nodes: dict[int, BodyNode] = {}
+        for cut in cuts:
+            for item in cut.body:
+                nodes.setdefault(item[0], item)
+        if node[0] in nodes:
+            return None
+        nodes[node[0]] = node
+        ordered = body_order(nodes)
+        return None if ordered is None else self.priced.part(tuple(ordered))
+
     def _takes_lying(self, cut: Cut, traits: Sequence[Traits]) -> bool:
         """Whether an attention takes values from memory that are known to be rounded there. It may
         have to be so for a matrix unit; a product rounds on its way for nothing.
         """
-        if not lying_rounded(cut.body, cut.form, self.view.signatures):
+        known = cut.known
+        if not lying_rounded(known.body, cut.form, self.view.signatures):
             return False
-        types = {name: traits[name].type for name in cut.leaves}
-        return unit_of(self.priced.facts(cut.body, (0,), types)) is not None
+        return unit_of(self.priced.facts_of(known, cut.results, cut.types(traits))) is not None
 
     def _priced(self, cut: Cut, traits: Sequence[Traits]) -> Cut:
         """A cut with its price, which may have waited."""
         if cut.price == UNPRICED:
-            types = {name: traits[name].type for name in cut.leaves}
-            price = self.priced.price(cut.body, (0,), types)
+            price = cut.known.prices.get((cut.results, cut.reads))
+            if price is None:
+                price = self.priced.price_of(cut.known, cut.results, cut.types(traits))
             cut.price = price_per_run(price, traits[0].prepared)
         return cut
 
@@ -449,8 +454,10 @@ class CutBuilder:
             best = min(of_way, key=lambda item: self.ranking.alone(item, traits))
             if not any(cut is best for cut in kept):
                 kept.append(best)
-        smallest = min(cuts, key=lambda item: (len(item.body), item.rank), default=None)
-        if smallest is not None and all(len(cut.body) > len(smallest.body) for cut in kept):
+        smallest = min(cuts, key=lambda item: (len(item.known.body), item.rank), default=None)
+        if smallest is not None and all(
+            len(cut.known.body) > len(smallest.known.body) for cut in kept
+        ):
             kept.append(smallest)
         rounding = next((cut for cut in ranked if self._shows_rounding(cut)), None)
         if rounding is not None and not any(cut is rounding for cut in kept):

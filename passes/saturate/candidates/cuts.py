@@ -6,13 +6,15 @@ ranks, by which the few are kept that are worth trying.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.types import tensor_bytes
+from mgn.passes.saturate.candidates.priced_bodies import KnownBody
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import OF_ROWS, BodyNode, Form, Names, Way, renamed
+from mgn.passes.saturate.prices.forms import OF_ROWS, Body, Form, Names, Way, renamed
 from mgn.passes.saturate.prices.prices import price_per_run
 
 TAKEN = (1.0, 0.5, 0.0)
@@ -48,6 +50,11 @@ class Traits:
     moves: bool = False
     takers: int | None = None
 
+    @cached_property
+    def is_scalar(self) -> bool:
+        """Whether it has no axes."""
+        return not self.type.get_shape()
+
     @property
     def stored(self) -> bool:
         """Whether it may pay to have it in memory."""
@@ -60,15 +67,19 @@ CutWay = tuple[Way, bool]
 
 @dataclass
 class Cut:
-    """A legal body for a class, over local names; `price` is that of the kernel that writes the
-    class alone. It stands `besides` where it reads what another one computes; its operands come
-    `apart` where others share what they come from (ways_tried.py). An attention's matrix unit takes
-    values from memory that are `lying` there rounded, which the body does not say.
+    """A legal body for a class: `names` are the local names that stand for those of the known body,
+    over which its `form` is. It reads its `leaves` from memory, which are `reads` in that body;
+    `price` is that of the kernel that writes the class alone. It stands `besides` where it reads
+    what another one computes; its operands come `apart` where others share what they come from
+    (ways_tried.py). An attention's matrix unit takes values from memory that are `lying` there
+    rounded, which the body does not say.
     """
 
-    body: tuple[BodyNode, ...]
-    leaves: tuple[int, ...]
+    known: KnownBody
     form: Form
+    names: tuple[int, ...]
+    reads: tuple[int, ...]
+    leaves: tuple[int, ...]
     price: float
     rank: float = 0.0
     besides: bool = False
@@ -76,22 +87,45 @@ class Cut:
     apart: bool = False
 
     @property
+    def results(self) -> tuple[int, ...]:
+        """What its kernel writes, over names of the known body: the class alone."""
+        return self.known.inside[-1:]
+
+    @property
+    def inside(self) -> set[int]:
+        """The values that it computes."""
+        names = self.names
+        return {names[item] for item in self.known.inside}
+
+    @cached_property
+    def body(self) -> Body:
+        """The body over local names."""
+        return renamed(self.known.body, self.names)
+
+    @property
     def way(self) -> CutWay:
         """What no other cut is a substitute for, nor takes the place of in a search."""
         return self.form.way, self.lying
 
+    def types(self, traits: Sequence[Traits]) -> dict[int, TensorType]:
+        """The types of what it reads, over names of the known body."""
+        names = self.names
+        return {item: traits[names[item]].type for item in self.reads}
+
     def renamed(self, names: Names) -> "Cut":
         """The same cut over other names."""
-        body, form = renamed(self.body, names), self.form.at(names)
-        leaves = tuple(names[name] for name in self.leaves)
-        own = self.rank, self.besides, self.lying, self.apart
-        return Cut(body, leaves, form, self.price, *own)
+        own = self.price, self.rank, self.besides, self.lying, self.apart
+        return Cut(self.known, self.form, *self._over(names), *own)
 
     def at(self, mapped: Sequence[int]) -> "Cut":
-        """The same cut as a user names its classes; the form keeps the old names."""
-        body = renamed(self.body, mapped)
-        leaves = tuple(mapped[name] for name in self.leaves)
-        return Cut(body, leaves, self.form, self.price, lying=self.lying)
+        """The same cut as a user names its classes."""
+        own = self._over(mapped)
+        return Cut(self.known, self.form, *own, self.price, lying=self.lying)
+
+    def _over(self, names: Names) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Its names, what it reads and its leaves where others stand in the place of its names."""
+        own = tuple([names[item] for item in self.names])
+        return own, self.reads, tuple([own[item] for item in self.reads])
 
 
 class Ranking:
@@ -111,7 +145,7 @@ class Ranking:
             needed = sum(self._share(traits[name]) for name in cut.leaves)
             cut.rank = cut.price + needed - self._spared(cut, traits)
         self._count_needs([cut for cut in cuts if cut.form.has_rows], traits)
-        return sorted(cuts, key=lambda item: (item.rank, len(item.body), item.leaves))
+        return sorted(cuts, key=lambda item: (item.rank, len(item.known.body), item.leaves))
 
     def alone(self, cut: Cut, traits: Sequence[Traits]) -> float:
         """What a cut costs that is the only reader of its leaves."""
@@ -121,7 +155,7 @@ class Ranking:
         """Ranks cuts that read what a reduction decides, where wider cuts compute it besides. Such
         a cut counts what the wider ones read too: the kernel that writes the value reads that.
         """
-        widest_first = sorted(cuts, key=lambda cut: len(cut.body), reverse=True)
+        widest_first = sorted(cuts, key=lambda cut: len(cut.known.body), reverse=True)
         for place, cut in enumerate(widest_first):
             for leaf in cut.leaves:
                 wider = [item for item in widest_first[:place] if _computes(item, cut, leaf)]
@@ -141,8 +175,9 @@ class Ranking:
 
     def _spared(self, cut: Cut, traits: Sequence[Traits]) -> float:
         """What a program is spared by a kernel that writes outputs on its way."""
-        made = [(name, number) for name, number, _ in cut.body if name and traits[name].is_output]
-        root = self.signatures[cut.body[-1][1]]
+        body, names = cut.known.body, cut.names
+        made = [(item, number) for item, number, _ in body[:-1] if traits[names[item]].is_output]
+        root = self.signatures[body[-1][1]]
         written = [cut.form.writable(name, self.signatures[number], root) for name, number in made]
         return price_per_run(sum(written) * self.device.launch_cost, traits[0].prepared)
 
@@ -177,7 +212,8 @@ class Ranking:
 def _computes(wide: Cut, cut: Cut, leaf: int) -> bool:
     """Whether one cut computes, from a reduction, what another reads, and all that this does."""
     return (
-        wide.form.places.get(leaf) in OF_ROWS
+        leaf in wide.names
+        and wide.form.places.get(wide.names.index(leaf)) in OF_ROWS
         and wide.form.way == cut.form.way
         and all(name == leaf or name in wide.leaves for name in cut.leaves)
         and frozenset(cut.body).issubset(wide.body)

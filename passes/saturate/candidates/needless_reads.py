@@ -14,7 +14,7 @@ no larger than p, or may be stored anyway. What d' computes besides has one read
 the place of a kernel. And an operand that may be stored may come in any way.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from mgn.dialects.types import tensor_bytes
@@ -106,22 +106,33 @@ def _others_for(name: int, choice: Choice, traits: Sequence[Traits]) -> list[Seq
     that may be stored, or that take no more memory than the operand.
     """
     found: list[Sequence[int]] = []
+    inside = [set[int]() if cut is None else cut.inside for cut in choice]
     for place, cut in enumerate(choice):
         others = [
             other
             for other, instead in enumerate(choice)
-            if cut is not None and instead is not None and _replaces(name, instead, cut, traits)
+            if cut is not None
+            and instead is not None
+            and not inside[place].isdisjoint(instead.leaves)
+            and _replaces(name, instead, inside[other] - inside[place], inside[place], traits)
         ]
         found.append([place, *others])
     return found
 
 
-def _replaces(name: int, instead: Cut, cut: Cut, traits: Sequence[Traits]) -> bool:
-    """Whether a cut reads what another computes, and computes else only what that one reads."""
-    inside = {node[0] for node in cut.body}
-    read = [leaf for leaf in instead.leaves if leaf in inside]
-    besides = [node[0] for node in instead.body if node[0] not in inside]
-    if not read or any(traits[item].stored for item in besides):
+def _replaces(
+    name: int,
+    instead: Cut,
+    besides: Iterable[int],
+    inside: Container[int],
+    traits: Sequence[Traits],
+) -> bool:
+    """Whether a cut reads what another one computes inside, and computes `besides` only what that
+    one reads.
+    """
+    if any(traits[item].stored for item in besides):
         return False
-    new = [traits[leaf].type for leaf in read if not traits[leaf].stored]
+    new = [
+        traits[leaf].type for leaf in instead.leaves if leaf in inside and not traits[leaf].stored
+    ]
     return sum(map(tensor_bytes, new)) <= tensor_bytes(traits[name].type)

@@ -222,25 +222,28 @@ class _Offers:
         signatures = self.view.signatures
         prepared = traits[0].prepared
         for cut in cut_list.cuts:
-            body, form, leaves = cut.body, cut.form, cut.leaves
-            inputs = tuple(name for name in leaves if not traits[name].in_memory)
-            types = {name: traits[name].type for name in leaves}
-            facts = self.priced.facts(body, (0,), types)
+            known, names, leaves = cut.known, cut.names, cut.leaves
+            body, form, types = cut.body, cut.form.at(names), cut.types(traits)
+            inputs = tuple([name for name in leaves if not traits[name].in_memory])
+            facts = self.priced.facts_of(known, cut.results, types)
             yield Template(body, form, (0,), leaves, inputs, cut.price, facts)
             root = signatures[body[-1][1]]
             extras = [
-                name
-                for name, signature, _ in body[:-1]
-                if traits[name].stored
-                and traits[name].prepared is prepared
-                and form.writable(name, signatures[signature], root)
+                item
+                for item, signature, _ in known.body[:-1]
+                if traits[names[item]].stored
+                and traits[names[item]].prepared is prepared
+                and cut.form.writable(item, signatures[signature], root)
             ]
             extras = extras[-self.limits.extras :]
             sets = list(self._subsets(extras))
-            prices = self.priced.prices_with(body, extras, sets, types)
+            prices = self.priced.prices_with(known, extras, sets, types)
             for chosen, alone in zip(sets, prices, strict=True):
-                results, price = (0, *chosen), price_per_run(alone, prepared)
-                facts = self.priced.facts(body, results, types)
+                results, price = (
+                    (0, *[names[item] for item in chosen]),
+                    price_per_run(alone, prepared),
+                )
+                facts = self.priced.facts_of(known, (*cut.results, *chosen), types)
                 yield Template(body, form, results, leaves, inputs, price, facts)
 
     def _subsets(self, names: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -9,14 +9,23 @@ itself where nothing is memoised.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import Body, Facts, Form, classify, renamed
+from mgn.passes.saturate.prices.forms import (
+    Body,
+    BodyNode,
+    Facts,
+    Form,
+    classify,
+    classify_joined,
+    renamed,
+)
 from mgn.passes.saturate.prices.kernel_facts import kernel_facts, priced_facts
 from mgn.passes.saturate.prices.plain_work import PlainWork, plain_work
 from mgn.passes.saturate.prices.prices import is_plain, kernel_seconds, price_kernel, work_of
@@ -24,17 +33,38 @@ from mgn.passes.saturate.prices.prices import is_plain, kernel_seconds, price_ke
 _Ends = tuple[tuple[int, ...], tuple[int, ...]]
 """What a kernel of a body writes, and what it reads."""
 
+_Types = Mapping[int, TensorType]
 
-@dataclass
-class _Known:
-    """A body over names in their order, and what is known of it: facts and prices by what its
-    kernel writes and reads.
+
+class KnownBody:
+    """A body over the names 0, 1, 2 … in the order in which it mentions them, and what is known of
+    it: what it computes and reads, its form, and facts and prices by what its kernel writes and
+    reads.
     """
 
-    body: Body
-    form: Form | None
-    said: dict[_Ends, Facts] = field(default_factory=dict[_Ends, Facts])
-    prices: dict[_Ends, float] = field(default_factory=dict[_Ends, float])
+    def __init__(self, body: Body, form: Form | None) -> None:
+        self.body, self.form = body, form
+        self.inside = tuple([name for name, _, _ in body])
+        read = {item for _, _, operands in body for item in operands}
+        self.leaves = tuple(sorted(read.difference(self.inside)))
+        self.said: dict[_Ends, Facts] = {}
+        self.prices: dict[_Ends, float] = {}
+
+    @cached_property
+    def by_operand(self) -> tuple[int, ...]:
+        """Its names in the order in which operands come before what reads them."""
+        mentioned = [item for name, _, operands in self.body for item in (*operands, name)]
+        return tuple(dict.fromkeys(mentioned))
+
+    @property
+    def kernel(self) -> Form:
+        """The form of a body that a kernel computes."""
+        assert self.form is not None, "a kernel's body has a form"
+        return self.form
+
+
+Part = tuple[KnownBody, tuple[int, ...]]
+"""A body, and what stands in the place of each of its names."""
 
 
 @dataclass(slots=True)
@@ -43,18 +73,15 @@ class _Met:
     these names.
     """
 
-    known: _Known
+    known: KnownBody
     places: Mapping[int, int]
     form: Form | None
 
-    def ends(self, results: Sequence[int], types: Mapping[int, TensorType]) -> _Ends:
-        """What a kernel writes and reads, by the places of these names."""
-        places = self.places
-        return tuple([places[name] for name in results]), tuple(
-            sorted([places[name] for name in types])
-        )
+    def at(self, names: Sequence[int]) -> tuple[int, ...]:
+        """The places of these names."""
+        return tuple([self.places[name] for name in names])
 
-    def types(self, types: Mapping[int, TensorType]) -> dict[int, TensorType]:
+    def types(self, types: _Types) -> dict[int, TensorType]:
         """Types by the places of their names, in order."""
         return dict(sorted([(self.places[name], type) for name, type in types.items()]))
 
@@ -65,42 +92,64 @@ class PricedBodies:
     def __init__(self, signatures: Sequence[Signature], device: Device) -> None:
         self.signatures = signatures
         self.device = device
-        self.known: dict[Body, _Known] = {}
+        self.known: dict[Body, KnownBody] = {}
         self.met: dict[Body, _Met] = {}
+        self.joins: dict[tuple[object, ...], KnownBody | None] = {}
 
     def form(self, body: Body) -> Form | None:
         """The form of a body; None where no kernel computes it."""
         return self._met(body).form
 
-    def facts(self, body: Body, results: tuple[int, ...], types: Mapping[int, TensorType]) -> Facts:
+    def facts(self, body: Body, results: tuple[int, ...], types: _Types) -> Facts:
         """What the kernel of a body that writes `results` and reads what `types` names says."""
         met = self._met(body)
-        return self._facts(met, met.ends(results, types), types) if self._says(met) else ()
+        return self.facts_of(met.known, met.at(results), met.types(types))
 
-    def price(self, body: Body, results: tuple[int, ...], types: Mapping[int, TensorType]) -> float:
+    def price(self, body: Body, results: tuple[int, ...], types: _Types) -> float:
         """Seconds for the kernel of a body that writes `results` and reads what `types` names."""
         met = self._met(body)
-        return self._price(met, met.ends(results, types), types)
+        return self.price_of(met.known, met.at(results), met.types(types))
 
-    def prices_with(
-        self,
-        body: Body,
-        extras: Sequence[int],
-        sets: Sequence[tuple[int, ...]],
-        types: Mapping[int, TensorType],
-    ) -> list[float]:
-        """Seconds for kernels of one body that write its last value and a set of `extras` each: a
-        plain body is gone over once where it evaluates these as often anyway.
+    def part(self, body: Body) -> Part:
+        """What is known of a body, and its names."""
+        met = self._met(body)
+        return met.known, tuple(met.places)
+
+    def joined(self, node: BodyNode, parts: Sequence[Part], read: Sequence[int]) -> Part | None:
+        """The body of an operation and of the parts that compute its operands, but for those that
+        are `read`. None where the parts in their order, with what they have in common once, are no
+        such body: what one of them reads, another one computes, or what both do in other ways.
         """
-        met, root, works = self._met(body), body[-1][0], list[PlainWork | None]()
-        found: list[float] = []
-        for chosen in sets:
-            ends = met.ends((root, *chosen), types)
-            price = met.known.prices.get(ends)
-            if price is None:
-                works = works or [self._plain_with(met, extras, types)]
-                price = self._price(met, ends, types, works[0])
-            found.append(price)
+        names: dict[int, int] = {}
+        own = names.setdefault
+        placed = [
+            (known, tuple([own(item, len(names)) for item in of_part])) for known, of_part in parts
+        ]
+        name, number, operands = node
+        last = own(name, len(names)), number, tuple([own(item, len(names)) for item in operands])
+        key = last, tuple([names[item] for item in read]), *placed
+        try:
+            known = self.joins[key]
+        except KeyError:
+            known = self.joins[key] = self._join(last, placed, key[1])
+        return None if known is None else (known, tuple(names))
+
+    def _join(self, last: BodyNode, parts: Sequence[Part], read: Sequence[int]) -> KnownBody | None:
+        nodes: dict[int, BodyNode] = {}
+        leaves = set(read)
+        for known, names in parts:
+            for node in renamed(known.body, names) if nodes else known.body:
+                if nodes.setdefault(node[0], node) != node:
+                    return None
+            leaves.update([names[leaf] for leaf in known.leaves])
+        if last[0] in nodes or last[0] in leaves or not leaves.isdisjoint(nodes):
+            return None
+        body = (*nodes.values(), last)
+        found = self.known.get(body)
+        if found is None:
+            forms = [(known.kernel, names) for known, names in parts]
+            form = classify_joined(body, forms, self.signatures)
+            found = self.known[body] = KnownBody(body, form)
         return found
 
     def _met(self, body: Body) -> _Met:
@@ -116,23 +165,66 @@ class PricedBodies:
         alike = renamed(body, places)
         known = self.known.get(alike)
         if known is None:
-            form = classify(alike, self.signatures)
-            known = self.known[alike] = _Known(alike, form)
+            known = self.known[alike] = KnownBody(alike, classify(alike, self.signatures))
         return _Met(known, places, None if known.form is None else known.form.at([*places]))
 
-    def _says(self, met: _Met) -> bool:
+    def facts_of(self, known: KnownBody, results: tuple[int, ...], types: _Types) -> Facts:
+        """What the kernel of a known body says, over its names: types are in their order."""
+        return self._facts(known, (results, tuple(types)), types) if self._says(known) else ()
+
+    def price_of(
+        self,
+        known: KnownBody,
+        results: tuple[int, ...],
+        types: _Types,
+        plain: PlainWork | None = None,
+    ) -> float:
+        """Seconds for it; where it is known what a plain body takes, by that."""
+        ends = results, tuple(types)
+        price = known.prices.get(ends)
+        if price is not None:
+            return price
+        facts = self._facts(known, ends, types) if self._says(known) else ()
+        if ends not in known.prices:
+            own = known.body, known.kernel, results, types, self.signatures, self.device
+            if plain is None:
+                known.prices[ends] = price_kernel(*own, facts)
+            else:
+                known.prices[ends] = kernel_seconds(work_of(plain, *own), self.device)
+        return known.prices[ends]
+
+    def prices_with(
+        self,
+        known: KnownBody,
+        extras: Sequence[int],
+        sets: Sequence[tuple[int, ...]],
+        types: _Types,
+    ) -> list[float]:
+        """Seconds for kernels of one body that write its last value and a set of `extras` each: a
+        plain body is gone over once where it evaluates these as often anyway.
+        """
+        root, works = known.body[-1][0], list[PlainWork | None]()
+        read, found = tuple(types), list[float]()
+        for chosen in sets:
+            results = root, *chosen
+            price = known.prices.get((results, read))
+            if price is None:
+                works = works or [self._plain_with(known, extras, types)]
+                price = self.price_of(known, results, types, works[0])
+            found.append(price)
+        return found
+
+    def _says(self, known: KnownBody) -> bool:
         """Whether kernels of a body may say something."""
-        form = met.known.form
-        assert form is not None, "a kernel's body has a form"
+        form = known.kernel
         plain = form.kind is KernelKind.POINTWISE
         return not plain and (form.has_rows or bool(self.device.matrix_rates))
 
-    def _facts(self, met: _Met, ends: _Ends, types: Mapping[int, TensorType]) -> Facts:
-        known, form = met.known, met.known.form
+    def _facts(self, known: KnownBody, ends: _Ends, types: _Types) -> Facts:
         facts = known.said.get(ends)
         if facts is None:
-            assert form is not None, "a kernel's body has a form"
-            own = known.body, form, ends[0], met.types(types), self.signatures, self.device
+            form = known.kernel
+            own = known.body, form, ends[0], types, self.signatures, self.device
             if form.kind is KernelKind.CONTRACTION:
                 known.prices[ends], facts = priced_facts(*own)
             else:
@@ -140,47 +232,21 @@ class PricedBodies:
             known.said[ends] = facts
         return facts
 
-    def _price(
-        self,
-        met: _Met,
-        ends: _Ends,
-        types: Mapping[int, TensorType],
-        plain: PlainWork | None = None,
-    ) -> float:
-        """A kernel's price; where it is known what a plain body takes, by that."""
-        known = met.known
-        price = known.prices.get(ends)
-        if price is not None:
-            return price
-        facts = self._facts(met, ends, types) if self._says(met) else ()
-        if ends not in known.prices:
-            assert known.form is not None, "a kernel's body has a form"
-            own = known.body, known.form, ends[0], met.types(types), self.signatures, self.device
-            if plain is None:
-                known.prices[ends] = price_kernel(*own, facts)
-            else:
-                known.prices[ends] = kernel_seconds(work_of(plain, *own), self.device)
-        return known.prices[ends]
-
     def _plain_with(
-        self, met: _Met, extras: Sequence[int], types: Mapping[int, TensorType]
+        self, known: KnownBody, extras: Sequence[int], types: _Types
     ) -> PlainWork | None:
         """What a plain body takes that evaluates some of its values as often as to write them; None
         for another one.
         """
-        known, wanted = met.known, {met.places[name] for name in extras}
-        form, root = known.form, known.body[-1][0]
-        assert form is not None, "a kernel's body has a form"
+        form, root = known.kernel, known.body[-1][0]
         if not is_plain(form, ()):
             return None
-        plain = plain_work(
-            known.body, form, (root,), met.types(types), self.signatures, self.device
-        )
+        plain = plain_work(known.body, form, (root,), types, self.signatures, self.device)
         if plain is None:
             return None
         as_often = all(
             plain.evaluates(name, self.signatures[number], form)
             for name, number, _ in known.body
-            if name in wanted
+            if name in extras
         )
         return plain if as_often else None

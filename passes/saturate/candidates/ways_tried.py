@@ -125,7 +125,7 @@ def best_of_each_kind(
     seen: set[tuple[CutWay, frozenset[int]]] = set()
     for cut in cuts:
         way = cut.way
-        large = frozenset(name for name in cut.leaves if traits[name].type.get_shape())
+        large = frozenset([name for name in cut.leaves if not traits[name].is_scalar])
         if (way, large) in seen:
             continue
         seen.add((way, large))

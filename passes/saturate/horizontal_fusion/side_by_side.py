@@ -247,13 +247,11 @@ class Merger:
         reads = [item for item in leaves_of(ordered) if not classes[item].inline]
         body = renamed(ordered, names)
         form = self.priced.form(body)
-        roots = [signatures[nodes[result][1]] for result in results]
         if form is None or form.kind not in self.kinds:
             return None
-        written = tuple(names[result] for result in results)
-        if not all(
-            form.writable(name, root, roots[0]) for name, root in zip(written, roots, strict=True)
-        ):
+        roots = [signatures[nodes[result][1]] for result in results]
+        written = tuple([names[result] for result in results])
+        if not all(map(form.writable, written, roots, [roots[0]] * len(roots))):
             return None
         types = {names[item]: classes[item].type for item in reads}
         price = self.priced.price(body, written, types)

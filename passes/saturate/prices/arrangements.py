@@ -76,6 +76,17 @@ SHARES = 4
 """Work-items that each unit of a CPU should have of a product that adds windows up."""
 
 
+ARRANGED = (
+    KernelKind.REDUCTION,
+    KernelKind.SCAN,
+    KernelKind.SCATTER,
+    KernelKind.ORDER,
+    KernelKind.ATTENTION,
+    KernelKind.CONTRACTION,
+)
+"""Kinds of kernels that may have arrangements."""
+
+
 def arrangements_of(
     body: Sequence[BodyNode],
     form: Form,

@@ -116,7 +116,6 @@ class Form:
         heavy = None if self.heavy is None else names[self.heavy]
         made = Form(self.kind, self.shape, self.axes, places, heavy, self.reduced)
         made.rows_of_block = self.rows_of_block
-        made.__dict__.update(halved=self.halved, way=self.way)
         return made
 
     @property
@@ -173,40 +172,75 @@ PARTS = (Place.OF_KEYS, Place.OF_VALUES)
 def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form | None:
     """The form of a body; None where it is not legal."""
     form = Form(KernelKind.POINTWISE)
-    places, product = form.places, None
-    later: set[int] = set()
-    for name, number, operands in body:
-        signature = signatures[number]
-        plain = signature.kind is not Kind.REDUCTION and signature.heavy is None
-        if plain and later.isdisjoint(operands):
-            places[name] = Place.BEFORE
-            continue
-        later.add(name)
-        found = [places.get(operand, Place.BEFORE) for operand in operands]
-        if signature.kind is Kind.REDUCTION:
-            place = _reduce(form, signature, found[0], product)
-        elif signature.heavy is not None:
-            if form.kind is KernelKind.ORDER:
-                place = _ordered_alike(form, signature, operands, body, signatures)
-            elif signature.heavy is KernelKind.ROW_BLOCKS:
-                place = _block_sums(form, name, signature, found[0])
-            elif form.kind is KernelKind.ATTENTION:
-                place = _totals_beside(form, signature, operands, body, signatures)
-            else:
-                place = _heavy(form, name, signature, found)
-            product = signature if name == form.heavy else product
-            if signature.heavy is KernelKind.UPDATE and not _updates_memory(body, operands[0]):
-                return None
-        elif signature.kind is Kind.ELEMENTWISE:
-            place = _elementwise(form, signature, found, product)
-        elif signature.kind is Kind.MOVEMENT:
-            place = _movement(form, signature, found, product)
-        else:
-            return None
-        if place is None:
-            return None
-        places[name] = place
-    return form
+    fits = all(_places(form, node, body, signatures) for node in body)
+    return form if fits else None
+
+
+def classify_joined(
+    body: Sequence[BodyNode], parts: Sequence[tuple[Form, Names]], signatures: Sequence[Signature]
+) -> Form | None:
+    """The form of a body that is some parts, none of which computes what another one reads, and one
+    operation that follows; each part is given by its form and the names that its own ones have.
+    """
+    deciding = [part for part in parts if part[0].kind is not KernelKind.POINTWISE]
+    if len(deciding) > 1:
+        return classify(body, signatures)
+    form = Form(KernelKind.POINTWISE)
+    for known, names in deciding:
+        form = known.at(names)
+    for name, _, _ in body[:-1]:
+        form.places.setdefault(name, Place.BEFORE)
+    return form if _places(form, body[-1], body, signatures) else None
+
+
+def _places(
+    form: Form, node: BodyNode, body: Sequence[BodyNode], signatures: Sequence[Signature]
+) -> bool:
+    """Notes where the next value of a body lies, and whether it may be there."""
+    name, number, operands = node
+    signature, places = signatures[number], form.places
+    found = [places.get(operand, Place.BEFORE) for operand in operands]
+    plain = signature.kind is not Kind.REDUCTION and signature.heavy is None
+    if plain and found.count(Place.BEFORE) == len(found):
+        places[name] = Place.BEFORE
+        return True
+    place = _place(form, node, found, body, signatures)
+    if place is None:
+        return False
+    places[name] = place
+    return True
+
+
+def _place(
+    form: Form,
+    node: BodyNode,
+    found: Sequence[Place],
+    body: Sequence[BodyNode],
+    signatures: Sequence[Signature],
+) -> Place | None:
+    """Where what is no plain function of leaves lies whose operands are found there."""
+    name, number, operands = node
+    signature = signatures[number]
+    product = None
+    if form.heavy is not None:
+        product = next(signatures[item[1]] for item in body if item[0] == form.heavy)
+    if signature.kind is Kind.REDUCTION:
+        return _reduce(form, signature, found[0], product)
+    if signature.heavy is KernelKind.UPDATE and not _updates_memory(body, operands[0]):
+        return None
+    if signature.heavy is not None:
+        if form.kind is KernelKind.ORDER:
+            return _ordered_alike(form, signature, operands, body, signatures)
+        if signature.heavy is KernelKind.ROW_BLOCKS:
+            return _block_sums(form, name, signature, found[0])
+        if form.kind is KernelKind.ATTENTION:
+            return _totals_beside(form, signature, operands, body, signatures)
+        return _heavy(form, name, signature, found)
+    if signature.kind is Kind.ELEMENTWISE:
+        return _elementwise(form, signature, found, product)
+    if signature.kind is Kind.MOVEMENT:
+        return _movement(form, signature, found, product)
+    return None
 
 
 def _reduce(

@@ -157,9 +157,9 @@ def body_of(
     nodes: list[Node] = list(inputs)
     for name, number, operands in body:
         signature = signatures[number]
-        for operand, type in zip(operands, signature.operand_types, strict=True):
+        for place, operand in enumerate(operands):
             if operand not in known:
-                known[operand] = _leaf(SPLAT, type)
+                known[operand] = _leaf(SPLAT, signature.operand_types[place])
                 nodes.append(known[operand])
         known[name] = _applied(signature, [known[operand] for operand in operands], nodes)
     return Body(inputs, [known[name] for name in results], nodes)
@@ -173,29 +173,34 @@ def _leaf(name: str, type: TensorType, number: int = 0) -> Node:
 
 def _applied(signature: Signature, operands: Sequence[Node], nodes: list[Node]) -> Node:
     """The result of an operation on nodes; what it makes is added to all nodes."""
-    pattern = _pattern(signature)
-    made = dict(zip(pattern.inputs, operands, strict=True))
-    for node in pattern.nodes:
-        inner = tuple([made[operand] for operand in node.operands])
-        made[node] = Node(node.name, node.kind, inner, node.values, node.shape, node.element)
-        nodes.append(made[node])
-    return made[pattern.written[0]]
+    made = [*operands]
+    steps, result = _pattern(signature)
+    for node, places in steps:
+        inner = tuple([made[place] for place in places])
+        made.append(Node(node.name, node.kind, inner, node.values, node.shape, node.element))
+    nodes.extend(made[len(operands) :])
+    return made[result]
 
 
 @cache
-def _pattern(signature: Signature) -> Body:
-    """An operation as core operations on inputs."""
+def _pattern(signature: Signature) -> tuple[list[tuple[Node, list[int]]], int]:
+    """An operation as core operations: each with the places of what it takes among the operands
+    and the results of those before, and the place of the result.
+    """
     block = Block(arg_types=signature.operand_types)
-    return read_operation(
+    body = read_operation(
         signature.spec.op_class.create(
             operands=block.args,
             result_types=[signature.type],
             properties=signature.property_dict,
         )
     )
+    places = {node: place for place, node in enumerate((*body.inputs, *body.nodes))}
+    steps = [(node, [places[operand] for operand in node.operands]) for node in body.nodes]
+    return steps, places[body.written[0]]
 
 
 @cache
 def _elementwise_count(signature: Signature) -> int:
     """The elementwise core operations that an operation is."""
-    return sum(node.kind is Kind.ELEMENTWISE for node in _pattern(signature).nodes)
+    return sum(node.kind is Kind.ELEMENTWISE for node, _ in _pattern(signature)[0])

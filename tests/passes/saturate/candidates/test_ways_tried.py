@@ -8,12 +8,14 @@ import pytest
 
 from mgn.dialects.fusion import KernelKind
 from mgn.passes.saturate.candidates.cuts import Cut
+from mgn.passes.saturate.candidates.priced_bodies import KnownBody
 from mgn.passes.saturate.candidates.ways_tried import ways_tried
 from mgn.passes.saturate.prices.forms import Form
 
 
 def cut(lying: bool) -> Cut:
-    return Cut((), (), Form(KernelKind.CONTRACTION), 0.0, lying=lying)
+    form = Form(KernelKind.CONTRACTION)
+    return Cut(KnownBody((), form), form, (), (), (), 0.0, lying=lying)
 
 
 def test_a_value_that_is_read_twice_comes_in_one_way() -> None:

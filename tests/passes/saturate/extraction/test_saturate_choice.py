@@ -23,6 +23,7 @@ from mgn.passes.saturate.candidates.candidates import CandidateSet
 from mgn.passes.saturate.candidates.cut_lists import CutBuilder
 from mgn.passes.saturate.candidates.cuts import Cut, Traits
 from mgn.passes.saturate.candidates.limits import CutLimits
+from mgn.passes.saturate.candidates.priced_bodies import KnownBody
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.candidates.ways_tried import best_of_each_kind
 from mgn.passes.saturate.explain.trace import SaturateTrace
@@ -182,6 +183,12 @@ def turned(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:
     return [b.max_reduce(cheap, axis=0), b.softmax(cheap, axis=1)]
 
 
+def cut_of(form: Form, leaves: tuple[int, ...]) -> Cut:
+    """A way to compute a class, named 4, from these."""
+    operands = tuple(range(1, 1 + len(leaves)))
+    return Cut(KnownBody(((0, 0, operands),), form), form, (4, *leaves), operands, leaves, 0.0)
+
+
 @pytest.mark.parametrize(
     ("kinds", "kept"),
     [("pppc", "ppc"), ("pcprc", "pcpr"), ("cccc", "ccc"), ("pppp", "ppp"), ("", "")],
@@ -189,10 +196,7 @@ def turned(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:
 def test_ways_of_one_kind_do_not_crowd_out_another_kind(kinds: str, kept: str) -> None:
     known = (KernelKind.POINTWISE, KernelKind.REDUCTION, KernelKind.CONTRACTION)
     letters = {kind.value[0]: kind for kind in known}
-    cuts = [
-        Cut(((0, 0, ()),), (place,), Form(letters[letter]), 0.0)
-        for place, letter in enumerate(kinds)
-    ]
+    cuts = [cut_of(Form(letters[letter]), (place,)) for place, letter in enumerate(kinds)]
     traits = [Traits(tensor("f32", (4,)), True, False, 1, False)] * len(kinds)
     tried = best_of_each_kind(cuts, CutLimits(), traits)
     assert "".join(cut.form.kind.value[0] for cut in tried) == kept
@@ -202,7 +206,7 @@ def test_ways_of_one_kind_do_not_crowd_out_another_kind(kinds: str, kept: str) -
 def test_ways_that_differ_in_scalars_alone_do_not_crowd_out_others() -> None:
     scalar, rows = (Traits(tensor("f32", shape), True, False, 1, False) for shape in ((), (4,)))
     leaves = [(0, 2), (0, 3), (0,), (0, 1), (1, 3), (1,)]
-    cuts = [Cut(((4, 0, ()),), item, Form(KernelKind.POINTWISE), 0.0) for item in leaves]
+    cuts = [cut_of(Form(KernelKind.POINTWISE), item) for item in leaves]
     tried = best_of_each_kind(cuts, CutLimits(), [rows, rows, scalar, scalar])
     assert [cut.leaves for cut in tried] == [(0, 2), (0, 1), (1, 3)]
 

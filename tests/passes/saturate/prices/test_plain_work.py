@@ -38,17 +38,17 @@ def plain_cuts(graph: GraphOp, device: Device) -> tuple[View, list[tuple[Cut, li
 
 
 def sets_of_results(cut: Cut, view: View, rng: random.Random) -> Iterator[tuple[int, ...]]:
-    """The root with up to three values of the body that the kernel may write too."""
-    numbers = {name: number for name, number, _ in cut.body}
-    root = view.signatures[numbers[0]]
+    """The root with up to three values of the body that the kernel may write too, over names of the
+    known body.
+    """
+    *inner, (last, number, _) = cut.known.body
+    root = view.signatures[number]
     others = [
-        name
-        for name, number in numbers.items()
-        if name and cut.form.writable(name, view.signatures[number], root)
+        name for name, number, _ in inner if cut.form.writable(name, view.signatures[number], root)
     ]
     others = rng.sample(others, min(3, len(others)))
     for count in range(len(others) + 1):
-        yield from ((0, *some) for some in combinations(others, count))
+        yield from ((last, *some) for some in combinations(others, count))
 
 
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
@@ -59,9 +59,9 @@ def test_what_a_plain_kernel_takes_is_what_the_loop_for_all_kernels_finds(
     view, cuts = plain_cuts(GRAPHS[name](), device)
     rng, compared = random.Random(name), 0
     for cut, traits in cuts:
-        types = {item: traits[item].type for item in cut.leaves}
+        types = cut.types(traits)
         for results in sets_of_results(cut, view, rng):
-            given = cut.body, cut.form, results, types, view.signatures, device
+            given = cut.known.body, cut.form, results, types, view.signatures, device
             assert plain_work(*given) is not None
             found = measure_kernel(*given)
             with monkeypatch.context() as patch:
@@ -77,12 +77,12 @@ def test_kernels_of_one_body_cost_together_what_each_does(name: str, device: Dev
     view, cuts = plain_cuts(GRAPHS[name](), device)
     rng, several = random.Random(name), 0
     for cut, traits in cuts:
-        types = {item: traits[item].type for item in cut.leaves}
+        types, body = cut.types(traits), cut.known.body
         sets = [results[1:] for results in sets_of_results(cut, view, rng)]
         extras = sorted({item for some in sets for item in some})
-        priced = PricedBodies(view.signatures, device)
-        together = priced.prices_with(cut.body, extras, sets, types)
+        known, _ = PricedBodies(view.signatures, device).part(body)
+        together = PricedBodies(view.signatures, device).prices_with(known, extras, sets, types)
         alone = PricedBodies(view.signatures, device)
-        assert together == [alone.price(cut.body, (0, *s), types) for s in sets]
+        assert together == [alone.price(body, (*cut.results, *s), types) for s in sets]
         several += len(sets) > 1
     assert several >= 3
