@@ -42,6 +42,8 @@ from mgn.dialects.mgn.structure import ConstantOp, HoldsProgram
 class KernelKind(StrEnum):
     """Which template writes a kernel's loops."""
 
+    __hash__ = str.__hash__
+
     POINTWISE = "pointwise"
     REDUCTION = "reduction"
     SCAN = "scan"

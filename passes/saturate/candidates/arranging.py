@@ -194,15 +194,13 @@ class Arranger:
 
     def _placed(self, piece: Piece, names: Sequence[int], values: NewValues) -> Template:
         """A kernel of an arrangement over names of a cut list and what it makes."""
-        results = tuple([names[item] for item in piece.results])
-        reads = tuple([names[item] for item in piece.reads])
-        prepared = self.view.prepares and all(map(values.is_prepared, reads))
+        own = piece.at(names)
+        prepared = self.view.prepares and all(map(values.is_prepared, own.reads))
         if prepared:
-            values.prepared.update(results)
-        inputs = tuple(filter(values.is_written, reads))
-        price = price_per_run(piece.price, prepared)
-        body, form = renamed(piece.body, names), piece.form.at(names)
-        return Template(body, form, results, reads, inputs, price, piece.facts)
+            values.prepared.update(own.results)
+        inputs = tuple(filter(values.is_written, own.reads))
+        price = price_per_run(own.price, prepared)
+        return Template(own.body, own.form, own.results, own.reads, inputs, price, own.facts)
 
 
 class Placer:

@@ -281,7 +281,9 @@ class CutBuilder:
         operand, heavy = traits[mapped[0]], root.heavy
         if operand.in_memory or operand.inline:
             return [None]
-        cuts = [cut for cut in self.numbered[number].cuts if cut.form.kind in kinds]
+        cuts = self.numbered[number].cuts
+        if heavy is not None:
+            cuts = [cut for cut in cuts if cut.form.kind in kinds]
         if not cuts:
             return [None]
         if operand.prepared and not traits[0].prepared:
@@ -311,8 +313,7 @@ class CutBuilder:
         rounded = [cut for cut in cuts if self._shows_rounding(cut)]
         if rounded:
             return [*rounded, None]
-        best = cuts[0]
-        signatures = [self.view.signatures[number] for _, number, _ in best.known.body]
+        best, signatures = cuts[0], self._operations(cuts[0])
         if all(signature.name in VIEWS for signature in signatures):
             return [best]
         if all(signature.name in VIEWS or widens_half(signature) for signature in signatures):
@@ -329,32 +330,25 @@ class CutBuilder:
         """
         if self.limits.whole or not self.device.is_cpu:
             return False
-        pointwise = [cut.known.body for cut in cuts if cut.form.kind is KernelKind.POINTWISE]
+        pointwise = [cut for cut in cuts if cut.form.kind is KernelKind.POINTWISE]
         return bool(pointwise) and all(
-            any(self.view.signatures[number].name == "windows" for _, number, _ in body)
-            for body in pointwise
+            any(item.name == "windows" for item in self._operations(cut)) for cut in pointwise
         )
+
+    def _operations(self, cut: Cut) -> list[Signature]:
+        """What a body computes."""
+        return [self.view.signatures[number] for _, number, _ in cut.known.body]
 
     def _reshapes(self, cut: Cut | None) -> bool:
         """Whether a body is a reshape of what lies in memory."""
-        if cut is None:
-            return False
-        body = cut.known.body
-        return all(self.view.signatures[number].name == "reshape" for _, number, _ in body)
+        return cut is not None and all(item.name == "reshape" for item in self._operations(cut))
 
     def _shows_rounding(self, cut: Cut) -> bool:
         """Whether a body rounds for the device's matrix unit what lies in memory, or views."""
         if not self.device.matrix_rates:
             return False
-        rounds = False
-        for _, number, _ in cut.known.body:
-            signature = self.view.signatures[number]
-            if signature.name in VIEWS:
-                continue
-            if not shows_rounding(signature, self.device):
-                return False
-            rounds = True
-        return rounds
+        rest = [item for item in self._operations(cut) if item.name not in VIEWS]
+        return bool(rest) and all(shows_rounding(item, self.device) for item in rest)
 
     def _merge(
         self,
@@ -454,10 +448,8 @@ class CutBuilder:
             best = min(of_way, key=lambda item: self.ranking.alone(item, traits))
             if not any(cut is best for cut in kept):
                 kept.append(best)
-        smallest = min(cuts, key=lambda item: (len(item.known.body), item.rank), default=None)
-        if smallest is not None and all(
-            len(cut.known.body) > len(smallest.known.body) for cut in kept
-        ):
+        smallest = min(cuts, key=lambda item: (item.size, item.rank), default=None)
+        if smallest is not None and all(cut.size > smallest.size for cut in kept):
             kept.append(smallest)
         rounding = next((cut for cut in ranked if self._shows_rounding(cut)), None)
         if rounding is not None and not any(cut is rounding for cut in kept):

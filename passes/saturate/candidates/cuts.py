@@ -92,6 +92,11 @@ class Cut:
         return self.known.inside[-1:]
 
     @property
+    def size(self) -> int:
+        """How many operations it computes."""
+        return len(self.known.body)
+
+    @property
     def inside(self) -> set[int]:
         """The values that it computes."""
         names = self.names
@@ -141,11 +146,12 @@ class Ranking:
 
     def rank(self, cuts: Sequence[Cut], traits: Sequence[Traits]) -> list[Cut]:
         """Notes the ranks of a class's cuts; the best one first."""
+        writes = any(item.is_output for item in traits[1:])
         for cut in cuts:
-            needed = sum(self._share(traits[name]) for name in cut.leaves)
-            cut.rank = cut.price + needed - self._spared(cut, traits)
+            needed = sum([self._share(traits[name]) for name in cut.leaves])
+            cut.rank = cut.price + needed - (self._spared(cut, traits) if writes else 0.0)
         self._count_needs([cut for cut in cuts if cut.form.has_rows], traits)
-        return sorted(cuts, key=lambda item: (item.rank, len(item.known.body), item.leaves))
+        return sorted(cuts, key=lambda item: (item.rank, item.size, item.leaves))
 
     def alone(self, cut: Cut, traits: Sequence[Traits]) -> float:
         """What a cut costs that is the only reader of its leaves."""
@@ -155,7 +161,7 @@ class Ranking:
         """Ranks cuts that read what a reduction decides, where wider cuts compute it besides. Such
         a cut counts what the wider ones read too: the kernel that writes the value reads that.
         """
-        widest_first = sorted(cuts, key=lambda cut: len(cut.known.body), reverse=True)
+        widest_first = sorted(cuts, key=lambda cut: cut.size, reverse=True)
         for place, cut in enumerate(widest_first):
             for leaf in cut.leaves:
                 wider = [item for item in widest_first[:place] if _computes(item, cut, leaf)]

@@ -65,14 +65,15 @@ def packed_outline(
         for value in alone.made
     ]
     viewed = tuple([node for node in own.body[:place] if node[0] == product[2][1]])
-    copy = (*viewed, *renamed(pack.body, names))
-    copy_reads = viewed[0][2] if viewed else tuple([names[item] for item in pack.reads])
-    copy_types = {name: leaf_types[name] for name in copy_reads}
-    copy_form = classify(copy, signatures)
-    assert copy_form is not None
-    result = (names[packed],)
-    copy_price = price_kernel(copy, copy_form, result, copy_types, signatures, device, pack.facts)
-    first = Piece(copy, copy_form, result, copy_reads, copy_price, pack.facts)
+    first = pack.at(names)
+    if viewed:
+        copy, copy_reads = (*viewed, *first.body), viewed[0][2]
+        copy_types = {name: leaf_types[name] for name in copy_reads}
+        copy_form = classify(copy, signatures)
+        assert copy_form is not None
+        whole = copy, copy_form, first.results
+        copy_price = price_kernel(*whole, copy_types, signatures, device, pack.facts)
+        first = Piece(*whole, copy_reads, copy_price, pack.facts)
     last = Piece(body, form, own.results, tuple(read_types), price, facts)
     return Outline(tuple(made), renamed(alone.members, names), [first, last])
 

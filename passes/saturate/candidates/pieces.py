@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 
 from mgn.passes.saturate.candidates.candidates import Template
-from mgn.passes.saturate.prices.forms import Body, BodyNode, Facts, Form
+from mgn.passes.saturate.prices.forms import Body, BodyNode, Facts, Form, Names, renamed
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,14 @@ class Piece:
     reads: tuple[int, ...]
     price: float
     facts: Facts
+
+    def at(self, names: Names) -> "Piece":
+        """The same kernel over other names."""
+        results, reads = (
+            tuple([names[item] for item in items]) for items in (self.results, self.reads)
+        )
+        body, form = renamed(self.body, names), self.form.at(names)
+        return Piece(body, form, results, reads, self.price, self.facts)
 
 
 @dataclass(frozen=True)

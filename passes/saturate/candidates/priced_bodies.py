@@ -26,7 +26,7 @@ from mgn.passes.saturate.prices.forms import (
     classify_joined,
     renamed,
 )
-from mgn.passes.saturate.prices.kernel_facts import kernel_facts, priced_facts
+from mgn.passes.saturate.prices.kernel_facts import kernel_facts, may_say, priced_facts
 from mgn.passes.saturate.prices.plain_work import PlainWork, plain_work
 from mgn.passes.saturate.prices.prices import is_plain, kernel_seconds, price_kernel, work_of
 
@@ -39,7 +39,7 @@ _Types = Mapping[int, TensorType]
 class KnownBody:
     """A body over the names 0, 1, 2 … in the order in which it mentions them, and what is known of
     it: what it computes and reads, its form, and facts and prices by what its kernel writes and
-    reads.
+    reads; `says` is whether there may be any facts.
     """
 
     def __init__(self, body: Body, form: Form | None) -> None:
@@ -47,6 +47,7 @@ class KnownBody:
         self.inside = tuple([name for name, _, _ in body])
         read = {item for _, _, operands in body for item in operands}
         self.leaves = tuple(sorted(read.difference(self.inside)))
+        self.says: bool | None = None
         self.said: dict[_Ends, Facts] = {}
         self.prices: dict[_Ends, float] = {}
 
@@ -112,8 +113,12 @@ class PricedBodies:
 
     def part(self, body: Body) -> Part:
         """What is known of a body, and its names."""
-        met = self._met(body)
-        return met.known, tuple(met.places)
+        names = tuple(dict.fromkeys([item for node in body for item in (node[0], *node[2])]))
+        alike = renamed(body, {name: place for place, name in enumerate(names)})
+        known = self.known.get(alike)
+        if known is None:
+            known = self.known[alike] = KnownBody(alike, classify(alike, self.signatures))
+        return known, names
 
     def joined(self, node: BodyNode, parts: Sequence[Part], read: Sequence[int]) -> Part | None:
         """The body of an operation and of the parts that compute its operands, but for those that
@@ -156,17 +161,11 @@ class PricedBodies:
         """A body as it was met before, or is now."""
         met = self.met.get(body)
         if met is None:
-            met = self.met[body] = self._new(body)
+            known, names = self.part(body)
+            places = {name: place for place, name in enumerate(names)}
+            form = None if known.form is None else known.form.at(names)
+            met = self.met[body] = _Met(known, places, form)
         return met
-
-    def _new(self, body: Body) -> _Met:
-        names = [item for name, _, operands in body for item in (name, *operands)]
-        places = {name: place for place, name in enumerate(dict.fromkeys(names))}
-        alike = renamed(body, places)
-        known = self.known.get(alike)
-        if known is None:
-            known = self.known[alike] = KnownBody(alike, classify(alike, self.signatures))
-        return _Met(known, places, None if known.form is None else known.form.at([*places]))
 
     def facts_of(self, known: KnownBody, results: tuple[int, ...], types: _Types) -> Facts:
         """What the kernel of a known body says, over its names: types are in their order."""
@@ -216,9 +215,9 @@ class PricedBodies:
 
     def _says(self, known: KnownBody) -> bool:
         """Whether kernels of a body may say something."""
-        form = known.kernel
-        plain = form.kind is KernelKind.POINTWISE
-        return not plain and (form.has_rows or bool(self.device.matrix_rates))
+        if known.says is None:
+            known.says = may_say(known.body, known.kernel, self.signatures, self.device)
+        return known.says
 
     def _facts(self, known: KnownBody, ends: _Ends, types: _Types) -> Facts:
         facts = known.said.get(ends)

@@ -232,7 +232,6 @@ class Merger:
         self, first: Candidate, second: Candidate, names: Mapping[int, int]
     ) -> Template | None:
         classes, signatures = self.view.classes, self.view.signatures
-        nodes: dict[int, BodyNode] = {node[0]: node for node in (*second.body, *first.body)}
         results = first.results + second.results
         prepared = classes[first.results[0]].prepared
         if classes[second.results[0]].prepared is not prepared:
@@ -241,6 +240,7 @@ class Merger:
             return None
         if not set(second.results).isdisjoint(first.reads):
             return None
+        nodes: dict[int, BodyNode] = {node[0]: node for node in (*second.body, *first.body)}
         ordered = body_order(nodes, results)
         if ordered is None:
             return None

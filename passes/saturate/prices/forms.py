@@ -74,6 +74,8 @@ Way = tuple[KernelKind, bool, bool]
 class Place(Enum):
     """How a value lies in its kernel's iteration space."""
 
+    __hash__ = object.__hash__
+
     BEFORE = auto()  # computed at any index, from leaves only
     FULL = auto()  # depends on a reduction; one value an element of S
     RESHAPED = auto()  # as FULL, in another shape, elements in the order of S
@@ -126,7 +128,7 @@ class Form:
     def dropped_shape(self) -> Shape:
         return tuple(size for axis, size in enumerate(self.shape) if axis not in self.axes)
 
-    @property
+    @cached_property
     def rows(self) -> int:
         return math.prod(self.dropped_shape)
 

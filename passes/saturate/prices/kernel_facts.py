@@ -23,6 +23,15 @@ from mgn.passes.saturate.prices.prices import price_kernel
 from mgn.passes.schedules.core.figures import MATRIX
 
 
+def may_say(
+    body: Sequence[BodyNode], form: Form, signatures: Sequence[Signature], device: Device
+) -> bool:
+    """Whether a kernel of a body says anything, whatever it writes and reads."""
+    if form.kind is KernelKind.REDUCTION:
+        return SHIFTING.issubset([signatures[number].name for _, number, _ in body])
+    return form.kind is not KernelKind.POINTWISE and bool(form.reduced or device.matrix_rates)
+
+
 def kernel_facts(
     body: Sequence[BodyNode],
     form: Form,
@@ -32,6 +41,8 @@ def kernel_facts(
     device: Device,
 ) -> Facts:
     """All that a kernel of a body may say by itself, in no arrangement."""
+    if not may_say(body, form, signatures, device):
+        return ()
     if form.kind is KernelKind.REDUCTION:
         return shift_facts(body, results, signatures)
     return unit_facts(body, form, leaf_types, signatures, device)
@@ -74,7 +85,5 @@ def shift_facts(
     body: Sequence[BodyNode], results: Sequence[int], signatures: Sequence[Signature]
 ) -> Facts:
     """What a kernel that reduces rows says of their largest elements."""
-    if not SHIFTING.issubset([signatures[number].name for _, number, _ in body]):
-        return ()
     steps = (Step(name, signatures[number].name, operands) for name, number, operands in body)
     return ((LARGEST, SHIFTS),) if largest_only_shift(steps, results) else ()
