@@ -27,8 +27,14 @@ from mgn.passes.saturate.prices.forms import (
     renamed,
 )
 from mgn.passes.saturate.prices.kernel_facts import kernel_facts, may_say, priced_facts
-from mgn.passes.saturate.prices.plain_work import PlainWork, plain_work
-from mgn.passes.saturate.prices.prices import is_plain, kernel_seconds, price_kernel, work_of
+from mgn.passes.saturate.prices.plain_work import BodyWork, plain_work
+from mgn.passes.saturate.prices.prices import (
+    is_plain,
+    kernel_seconds,
+    measure_kernel,
+    price_kernel,
+    work_of,
+)
 
 _Ends = tuple[tuple[int, ...], tuple[int, ...]]
 """What a kernel of a body writes, and what it reads."""
@@ -176,9 +182,9 @@ class PricedBodies:
         known: KnownBody,
         results: tuple[int, ...],
         types: _Types,
-        plain: PlainWork | None = None,
+        gone_over: BodyWork | None = None,
     ) -> float:
-        """Seconds for it; where it is known what a plain body takes, by that."""
+        """Seconds for it; where it is known what its body takes, by that."""
         ends = results, tuple(types)
         price = known.prices.get(ends)
         if price is not None:
@@ -186,10 +192,10 @@ class PricedBodies:
         facts = self._facts(known, ends, types) if self._says(known) else ()
         if ends not in known.prices:
             own = known.body, known.kernel, results, types, self.signatures, self.device
-            if plain is None:
+            if gone_over is None:
                 known.prices[ends] = price_kernel(*own, facts)
             else:
-                known.prices[ends] = kernel_seconds(work_of(plain, *own), self.device)
+                known.prices[ends] = kernel_seconds(work_of(gone_over, *own), self.device)
         return known.prices[ends]
 
     def prices_with(
@@ -199,16 +205,16 @@ class PricedBodies:
         sets: Sequence[tuple[int, ...]],
         types: _Types,
     ) -> list[float]:
-        """Seconds for kernels of one body that write its last value and a set of `extras` each: a
-        plain body is gone over once where it evaluates these as often anyway.
+        """Seconds for kernels of one body that write its last value and a set of `extras` each: the
+        body is gone over once where it evaluates these as often anyway.
         """
-        root, works = known.body[-1][0], list[PlainWork | None]()
+        root, works = known.body[-1][0], list[BodyWork | None]()
         read, found = tuple(types), list[float]()
         for chosen in sets:
             results = root, *chosen
             price = known.prices.get((results, read))
             if price is None:
-                works = works or [self._plain_with(known, extras, types)]
+                works = works or [self._gone_over(known, extras, types)]
                 price = self.price_of(known, results, types, works[0])
             found.append(price)
         return found
@@ -231,21 +237,20 @@ class PricedBodies:
             known.said[ends] = facts
         return facts
 
-    def _plain_with(
-        self, known: KnownBody, extras: Sequence[int], types: _Types
-    ) -> PlainWork | None:
-        """What a plain body takes that evaluates some of its values as often as to write them; None
-        for another one.
+    def _gone_over(self, known: KnownBody, extras: Sequence[int], types: _Types) -> BodyWork | None:
+        """What a body takes that evaluates some of its values as often as to write them; None for
+        another one.
         """
-        form, root = known.kernel, known.body[-1][0]
-        if not is_plain(form, ()):
+        form, signatures = known.kernel, self.signatures
+        written = [(name, signatures[number]) for name, number, _ in known.body if name in extras]
+        own = known.body, form, known.inside[-1:], types, signatures, self.device
+        if is_plain(form, ()):
+            work = plain_work(*own)
+        elif form.kind is KernelKind.CONTRACTION and self.device.is_cpu:
+            windows = any(item.name == "windows" for _, item in written)
+            work = None if windows else measure_kernel(*own).gone_over
+        else:
             return None
-        plain = plain_work(known.body, form, (root,), types, self.signatures, self.device)
-        if plain is None:
+        if work is None:
             return None
-        as_often = all(
-            plain.evaluates(name, self.signatures[number], form)
-            for name, number, _ in known.body
-            if name in extras
-        )
-        return plain if as_often else None
+        return work if all(work.evaluates(*item, form) for item in written) else None

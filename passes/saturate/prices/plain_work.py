@@ -1,6 +1,6 @@
 """What kernels without a heavy operation and without windows have to do: most of all candidates.
 
-In: a legal body of that kind, its leaves and one result. Out: its `PlainWork`: what it reads and
+In: a legal body of that kind, its leaves and one result. Out: its `BodyWork`: what it reads and
 computes, and how often it evaluates each value. A kernel that writes more values which it evaluates
 as often anyway reads and computes the same, so the body is gone over once for all of them.
 """
@@ -64,12 +64,15 @@ NO_ROWS = RowWork(False, 1.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class PlainWork:
-    """The bytes that a body reads, its seconds of computing, and evaluations of each value."""
+class BodyWork:
+    """The bytes that a body reads, its seconds of computing, evaluations of each value, and the
+    seconds beside both.
+    """
 
     read: float
     seconds: float
     times: Mapping[int, float]
+    beside: float = 0.0
 
     def evaluates(self, name: int, signature: Signature, form: Form) -> bool:
         """Whether it evaluates a value as often as to write it."""
@@ -83,7 +86,7 @@ def plain_work(
     leaf_types: Mapping[int, TensorType],
     signatures: Sequence[Signature],
     device: Device,
-) -> PlainWork | None:
+) -> BodyWork | None:
     """What a body of a plain kind takes that writes `results`; None where it has windows."""
     own, reduces, places = id(device), form.kind is KernelKind.REDUCTION, form.places
     times: dict[int, float] = {}
@@ -136,7 +139,7 @@ def plain_work(
                 strided[operand] = max(factor, strided.get(operand, 1.0))
             if operand in leaf_types:
                 leaves[operand] = figures.operands[place]
-    return PlainWork(bytes_read(leaves, times, strided, scattered), seconds, times)
+    return BodyWork(bytes_read(leaves, times, strided, scattered), seconds, times)
 
 
 def bytes_read(

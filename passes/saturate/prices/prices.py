@@ -22,7 +22,7 @@ little (`INDEX`).
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import TensorType
 
@@ -42,7 +42,7 @@ from mgn.passes.saturate.prices.operation_figures import Figures, figures_of
 from mgn.passes.saturate.prices.plain_work import (
     PLAIN,
     WAITING,
-    PlainWork,
+    BodyWork,
     RowWork,
     bytes_read,
     demands_of,
@@ -120,11 +120,14 @@ memory that such a value holds: it pays if a run saves a hundredth of the time t
 
 @dataclass(frozen=True)
 class Work:
-    """What a kernel has to do: bytes moved, seconds of computing, and seconds beside both."""
+    """What a kernel has to do: bytes moved, seconds of computing, and seconds beside both. Of one
+    with a heavy operation, `gone_over` is what its body takes.
+    """
 
     bytes: float
     seconds: float
     beside: float = 0.0
+    gone_over: BodyWork | None = field(default=None, compare=False)
 
 
 def least_seconds(signature: Signature, device: Device) -> float:
@@ -305,7 +308,8 @@ def measure_kernel(
         if math.prod(passes) * batches >= device.compute_units:
             moving = (written if use is not None else read) / device.bandwidth
             beside += GPU_SEEN * min(moving, seconds)
-    return Work((read + written) * (arranging or 1.0), seconds, beside)
+    gone_over = BodyWork(read, seconds, times, beside)
+    return Work((read + written) * (arranging or 1.0), seconds, beside, gone_over)
 
 
 def is_plain(form: Form, facts: Facts) -> bool:
@@ -314,7 +318,7 @@ def is_plain(form: Form, facts: Facts) -> bool:
 
 
 def work_of(
-    plain: PlainWork,
+    gone_over: BodyWork,
     body: Sequence[BodyNode],
     form: Form,
     results: Sequence[int],
@@ -322,17 +326,20 @@ def work_of(
     signatures: Sequence[Signature],
     device: Device,
 ) -> Work:
-    """Bytes and seconds of computing of a plain kernel that writes `results`."""
+    """What a kernel that writes `results` has to do, where nothing of it is arranged, and on a CPU
+    if it has a heavy operation.
+    """
+    read, seconds = gone_over.read, gone_over.seconds
     known = {name: signatures[number] for name, number, _ in body if name in results}
     written = float(sum([known[name].result_bytes for name in results]))
     if form.kind is KernelKind.REDUCTION:
         full = any(item.shape == form.shape for item in known.values())
         long = long_rows(body, form, leaf_types, signatures, device, full)
         if long is not None:
-            return _of_long_rows(plain.read, written, plain.seconds, long)
+            return _of_long_rows(read, written, seconds, long)
         if full and walks_columns_again(form, device):
-            return Work(2.0 * plain.read + written, 2.0 * plain.seconds)
-    return Work(plain.read + written, plain.seconds)
+            return Work(2.0 * read + written, 2.0 * seconds)
+    return Work(read + written, seconds, gone_over.beside)
 
 
 def _of_long_rows(read: float, written: float, seconds: float, long: LongRows) -> Work:

@@ -1,12 +1,13 @@
 """Kernels without a heavy operation, gone over by a loop of their own: the prices are the same."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import pytest
 
 from benchmarks.graphs.irregular_graphs import irregular_graph
+from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.saturate.candidates.cut_lists import CutBuilder
@@ -28,13 +29,17 @@ GRAPHS = {
 """Small graphs that have rows, broadcasts, functions in chains, movement and long bodies."""
 
 
-def plain_cuts(graph: GraphOp, device: Device) -> tuple[View, list[tuple[Cut, list[Traits]]]]:
-    """The distinct ways to compute values of a graph in kernels without a heavy operation."""
+def cuts_of(
+    graph: GraphOp, device: Device, kinds: Sequence[KernelKind] = PLAIN
+) -> tuple[View, list[tuple[Cut, list[Traits]]]]:
+    """The distinct ways to compute values of a graph in kernels of some kinds: of those without a
+    heavy operation.
+    """
     view = saturated_view(graph)
     placed = CutBuilder(view, device, CutLimits()).build().values()
     distinct = {item.cut_list.number: item.cut_list for item in placed}.values()
     pairs = [(cut, item.traits) for item in distinct for cut in item.cuts]
-    return view, [pair for pair in pairs if pair[0].form.kind in PLAIN]
+    return view, [pair for pair in pairs if pair[0].form.kind in kinds]
 
 
 def sets_of_results(cut: Cut, view: View, rng: random.Random) -> Iterator[tuple[int, ...]]:
@@ -56,7 +61,7 @@ def sets_of_results(cut: Cut, view: View, rng: random.Random) -> Iterator[tuple[
 def test_what_a_plain_kernel_takes_is_what_the_loop_for_all_kernels_finds(
     name: str, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    view, cuts = plain_cuts(GRAPHS[name](), device)
+    view, cuts = cuts_of(GRAPHS[name](), device)
     rng, compared = random.Random(name), 0
     for cut, traits in cuts:
         types = cut.types(traits)
@@ -74,7 +79,7 @@ def test_what_a_plain_kernel_takes_is_what_the_loop_for_all_kernels_finds(
 @pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_kernels_of_one_body_cost_together_what_each_does(name: str, device: Device) -> None:
-    view, cuts = plain_cuts(GRAPHS[name](), device)
+    view, cuts = cuts_of(GRAPHS[name](), device, (*PLAIN, KernelKind.CONTRACTION))
     rng, several = random.Random(name), 0
     for cut, traits in cuts:
         types, body = cut.types(traits), cut.known.body
