@@ -65,9 +65,11 @@ def fit(problems: Sequence[Problem], room: int) -> Fitted:
                 return fitted
             found.append((fitted, order))
     best, order = min(found, key=lambda item: item[0].arena)
-    problem = problems[best.early]
-    repeated = _repeated(problem, order, room, best)
-    return min((best, *repeated), key=lambda item: _rank(item, room))
+    plans = [best, *_repeated(problems[best.early], order, room, best)]
+    if not best.early and not any(item.arena <= room for item in plans):
+        best, order = min((it for it in found if it[0].early), key=lambda item: item[0].arena)
+        plans += _repeated(problems[True], order, room, best)
+    return min(plans, key=lambda item: _rank(item, room))
 
 
 def _distinct(problem: Problem) -> Iterator[list[int]]:

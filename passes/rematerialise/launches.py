@@ -50,7 +50,8 @@ class Launches:
         for index, later in self._overwritten().items():
             tasks[index] = replace(tasks[index], ahead_of=frozenset(later))
         for index, behind in enumerate(self._behind(early)):
-            tasks[index] = replace(tasks[index], behind=frozenset(behind))
+            commits = not early and self._commits(self.launches[index])
+            tasks[index] = replace(tasks[index], behind=frozenset(behind), commits=commits)
         return Problem(
             tasks,
             [aligned(tensor_bytes(item), self.alignment) for item in self.values],
@@ -120,19 +121,22 @@ class Launches:
             for label, item in self.graph.named_results
             if is_check(label) and item in maker
         ]
-        writing = [any(item in self.in_states for item in launch.outputs) for launch in launches]
-        plain = [index for index, writes in enumerate(writing) if not writes]
+        plain = [index for index, launch in enumerate(launches) if not self._writes(launch)]
         found: list[set[int]] = []
         for index, launch in enumerate(launches):
             held = {maker[item] for item in launch.inputs if item in self.in_states}
-            if writing[index] and self._commits(launch):
+            if self._commits(launch):
                 held.update(checks if early else plain)
             found.append({item for item in held if item < index})
         return found
 
     def _commits(self, launch: LaunchOp) -> bool:
         """Whether a launch writes a state that it does not write a part of."""
-        return not self.starting.get(launch.kernel_name)
+        return self._writes(launch) and not self.starting.get(launch.kernel_name)
+
+    def _writes(self, launch: LaunchOp) -> bool:
+        """Whether a launch writes a state, or a part of one."""
+        return any(item in self.in_states for item in launch.outputs)
 
 
 def write(

@@ -20,7 +20,8 @@ class Task:
 
     `over` has pairs of a value read and one written that may take its place. `ahead_of` are the
     tasks that overwrite what this one reads elsewhere: it never runs behind them; `behind` are
-    those that it runs behind for another reason. `again` says whether it may run twice.
+    those that it runs behind for another reason. `again` says whether it may run twice, `commits`
+    whether nothing may run again behind it: a run that fails there would have lost states.
     """
 
     reads: tuple[int, ...]
@@ -30,6 +31,7 @@ class Task:
     ahead_of: frozenset[int] = frozenset()
     behind: frozenset[int] = frozenset()
     again: bool = True
+    commits: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,13 +105,16 @@ def plan_of(problem: Problem, order: Iterable[int]) -> Plan:
 
 
 def is_sound(problem: Problem, plan: Plan) -> bool:
-    """Whether what runs again may, and nothing has overwritten what it reads."""
+    """Whether what runs again may where it does, and nothing has overwritten what it reads."""
     done: set[int] = set()
+    is_committed = False
     for run in plan.runs:
         task = problem.tasks[run.task]
-        if run.is_repeated and not (task.again and done.isdisjoint(task.ahead_of)):
+        may_repeat = task.again and not is_committed and done.isdisjoint(task.ahead_of)
+        if run.is_repeated and not may_repeat:
             return False
         done.add(run.task)
+        is_committed |= task.commits
     return True
 
 

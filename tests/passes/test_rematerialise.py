@@ -140,6 +140,29 @@ def test_nothing_runs_again_behind_what_overwrites_what_it_reads() -> None:
     assert (0, 4) not in stages.repeats and (0, 4) not in Programme(stages, 250).again
 
 
+def test_what_runs_again_behind_a_state_has_states_written_early() -> None:
+    """The last two tasks write states. There is no room for what the second of them reads while
+    there is what the first one reads.
+    """
+
+    def problem(commits: bool) -> Problem:
+        tasks = [
+            Task((), (0,), 1.0),
+            Task((0,), (1,), 1.0),
+            Task((1,), (2,), 1.0),
+            Task((2,), (), 1.0, again=False, commits=commits, behind=frozenset(range(2))),
+            Task((0,), (), 1.0, again=False, commits=commits, behind=frozenset(range(4))),
+        ]
+        return Problem(tasks, [100, 1, 150], frozenset())
+
+    problems = [problem(True), problem(False)]
+    found = fit(problems, 160)
+    assert found.early and found.plan.repeated == [0] and found.arena == 151
+    check(problems[True], found.plan)
+    assert not is_sound(problems[False], found.plan)
+    assert not fit(problems, 300).early
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [("4GiB", 4 << 30), ("512 MiB", 512 << 20), ("1.5kb", 1500), ("77", 77), (4096, 4096)],

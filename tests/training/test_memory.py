@@ -78,6 +78,33 @@ def test_both_graphs_of_an_accumulated_step_have_the_budget() -> None:
         trainer(1)
 
 
+HALVES = """
+graph net(x: f32[16, 8], t: i32[16]) {
+  param a: f16[16, 8] = normal(std = 0.3)
+  param b: f16[16, 16] = normal(std = 0.3)
+  param c: f16[5, 16] = normal(std = 0.3)
+  h = gelu(x @ cast(a, f32).T)
+  h = relu(h @ cast(b, f32).T) + h
+  logits = h @ cast(c, f32).T
+  return loss = cross_entropy(logits, t), logits
+}
+"""
+
+
+def test_gradients_are_made_again_between_the_states_of_half_precision_that_they_move() -> None:
+    def trainer(memory: int | None = None) -> mgn.Trainer:
+        module = mgn.parse(HALVES)
+        return mgn.Trainer(module, masters=True, ema=0.5, loss_scale=8.0, memory=memory)
+
+    free = trainer()
+    limit = int(0.95 * free.executable.allocated)
+    limited = trainer(limit)
+    assert limited.executable.allocated <= limit
+    for _ in range(2):
+        same(limited.step(batch()), free.step(batch()))
+    same(limited.state(), free.state())
+
+
 def test_launches_that_run_twice_are_merged_with_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
