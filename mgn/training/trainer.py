@@ -246,11 +246,12 @@ class Trainer:
         self, batch: Mapping[str, Any], *, averaged: bool = False
     ) -> dict[str, np.ndarray]:
         """The outputs of the graph, or of `eval_graph`, for a batch, without a step: nothing drops
-        out, and no state is written. `averaged` takes the averages of the parameters instead.
-        InputError where a batch does not fit.
+        out, and no state is written. `averaged` takes the averages of the parameters instead, where
+        a step was taken. InputError where a batch does not fit.
         """
         if averaged and not self._averaged:
             raise MgnError("there are no averages of parameters; ema=0.999 keeps them")
+        averaged = averaged and self._steps > self._skipped
         if averaged not in self._evaluation:
             lowered = self._evaluates.lowered(self.precision)
             module = evaluation(lowered, self._step.trained, averaged)

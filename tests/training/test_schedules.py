@@ -68,6 +68,24 @@ def test_two_schedules_of_one_text_are_two() -> None:
     assert trainer.params["b"].tolist() == [1, 1]
 
 
+def test_factors_of_an_optimiser_of_others_come_before_those_of_muon() -> None:
+    with mgn.graph("g") as g:
+        names = {"w": "f32[2, 2]", "b": "f32[2]", "c": "f32[2]", "s": "f32"}
+        for name, type in names.items():
+            g.param(name, type, nn.ones())
+        g.output(loss=sum((ops.sum(g.param(name, type)) for name, type in names.items()), 0.0))
+    others = mgn.Muon(others=mgn.SGD(0.5, lr_factors={"b": 0.5}))
+    trainer = mgn.Trainer(g, optimizer=mgn.Muon(others=others, lr_factors={"b|c": 0.0}))
+    trainer.step({})
+    assert {name: trainer.params[name].tolist() for name in "bcs"} == {
+        "b": [0.75, 0.75],
+        "c": [1, 1],
+        "s": 0.5,
+    }
+    with pytest.raises(mgn.MgnError, match="lr_factors: no parameter matches 'bais'"):
+        mgn.Trainer(g, optimizer=mgn.Muon(others=mgn.SGD(lr_factors={"bais": 0.0})))
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

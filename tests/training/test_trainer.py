@@ -103,6 +103,15 @@ def test_averages_follow_the_parameters() -> None:
     np.testing.assert_array_equal(trainer.run_eval(batch())["logits"], averaged)
 
 
+def test_averages_are_the_parameters_as_long_as_no_step_was_taken() -> None:
+    trainer = mgn.Trainer(mlp(), ema=0.75, loss_scale=1.0)
+    trainer.params["output.bias"] = np.float32([1, 2, 3])
+    wanted = trainer.run_eval(batch())["logits"]
+    np.testing.assert_array_equal(trainer.run_eval(batch(), averaged=True)["logits"], wanted)
+    assert trainer.step({**batch(), "x": batch()["x"] * np.float32(np.inf)})["skipped"] == 1
+    np.testing.assert_array_equal(trainer.run_eval(batch(), averaged=True)["logits"], wanted)
+
+
 @pytest.mark.parametrize("element", ["bf16", "f16"])
 def test_averages_of_half_precision_are_kept_in_f32_and_evaluated_rounded(element: str) -> None:
     text = f"""graph g(x: f32[4]) {{

@@ -68,7 +68,7 @@ class Muon(Optimizer):
     al. 2024); the value itself decays. A convolution's weight is a matrix of its outputs.
 
     Vectors, and parameters in whose name `others_for` is found, as embeddings, have the optimiser
-    `others`.
+    `others`, whose factors come before those of this one.
     """
 
     lr: float | Schedule = 2e-2
@@ -92,7 +92,7 @@ class Muon(Optimizer):
 
     def for_parameter(self, name: str, shape: tuple[int, ...]) -> Optimizer:
         is_other = self.others_for is not None and re.search(self.others_for, name)
-        return self.others if len(shape) < 2 or is_other else self
+        return self.others.for_parameter(name, shape) if len(shape) < 2 or is_other else self
 
     def update(self, at: Update) -> Value:
         average = moving(at.state("velocity"), at.gradient, self.momentum)

@@ -23,10 +23,10 @@ def matching(patterns: Patterns, names: Iterable[str], what: str) -> list[str]:
     return [name for name in known if any(re.search(pattern, name) for pattern in listing)]
 
 
-def factor_of(factors: Mapping[str, float], name: str) -> float:
+def factor_of(factors: Iterable[Mapping[str, float]], name: str) -> float:
     """The factor of the first pattern that is found in a name; 1 where none is."""
-    found = (factor for pattern, factor in factors.items() if re.search(pattern, name))
-    return float(next(found, 1.0))
+    patterns = (pair for item in factors for pair in item.items())
+    return float(next((factor for pattern, factor in patterns if re.search(pattern, name)), 1.0))
 
 
 def check_patterns(patterns: Iterable[str], names: Sequence[str], what: str) -> None:

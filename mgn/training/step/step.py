@@ -118,9 +118,8 @@ def opened_step(
     graph.draw_dropouts()
     target = _loss(graph, loss)
     names = _trained(graph, target, options)
-    for factors, what in ((optimizer.lr_factors, "lr"), (optimizer.decay_factors, "decay")):
-        check_patterns(factors, names, f"{what}_factors")
     trained = {name: graph.hold(name) for name in names}
+    _check_factors(optimizer, trained)
     return graph, StepWriter(graph, optimizer, options, trained)
 
 
@@ -304,8 +303,9 @@ class StepWriter:
     def updated(self, name: str, value: Value, gradient: Value) -> Value:
         """The next value of a parameter."""
         chosen = self.optimizer.for_parameter(name, value.shape)
-        factors = self.optimizer.lr_factors, self.optimizer.decay_factors
-        lr_factor, decay_factor = [factor_of(item, name) for item in factors]
+        ruling = (chosen, self.optimizer)
+        lr_factor = factor_of([item.lr_factors for item in ruling], name)
+        decay_factor = factor_of([item.decay_factors for item in ruling], name)
         lr = self.rate(chosen.lr)
         if self.number is None:
             self.number = ops.cast(self.count.value + 1, "f32")
@@ -444,6 +444,16 @@ def _trained(graph: ExtendedGraph, loss: Value, options: StepOptions) -> list[st
     if not found:
         raise MgnError(f"graph '{graph.name}': the loss depends on no parameter that is trained")
     return found
+
+
+def _check_factors(optimizer: Optimizer, trained: Mapping[str, ParamOp]) -> None:
+    """MgnError for a pattern of factors that is found in no name, also of an optimiser to which
+    this one leaves some parameters.
+    """
+    chosen = [optimizer.for_parameter(name, op.type.get_shape()) for name, op in trained.items()]
+    for item in (optimizer, *chosen):
+        check_patterns(item.lr_factors, list(trained), "lr_factors")
+        check_patterns(item.decay_factors, list(trained), "decay_factors")
 
 
 def _reaching(graph: ExtendedGraph, loss: Value) -> set[str]:
