@@ -72,6 +72,7 @@ def test_four_ranks_train_as_one_process_does_and_all_end_when_one_is_killed(
     assert_same_state(found["two hosts"]["state"], found["four ranks"]["state"])
     assert_same_state(found["resumed by one"]["state"], one["state"])
     np.testing.assert_allclose(found["resumed by one"]["losses"], one["losses"][STEPS:], rtol=2e-5)
+    assert found["changed by a skipped step"] == ["optimizer.skipped"]
     assert found["buckets"] == 4
     own = [{item for item in names if "velocity" in item} for names in found["owned"]]
     assert own == [{"optimizer.a.velocity"}, {"optimizer.b.velocity"}, set(), set()]

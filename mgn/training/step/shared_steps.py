@@ -30,6 +30,7 @@ from mgn.parameters import Parameters
 from mgn.runtime.host_arrays import DTYPES, shown
 from mgn.training.data.shards import Division, check_batch, combined
 from mgn.training.optimisers.optimisers import Optimizer
+from mgn.training.step.loss_scale import SKIPPED
 from mgn.training.step.options import StepOptions
 from mgn.training.step.split_step import DONE, SQUARES, split_step
 
@@ -83,6 +84,7 @@ class SharedSteps:
         inputs = self.update.plan.of_kind(BufferKind.INPUT)
         self._wanted = {item.name for _, item in inputs} - {SQUARES}
         self._weights = division.weights(ranks.size)
+        self._may_skip = step[2].loss_scale is not None
         self._holders, self.state_types = self._shared_states()
         self._is_checked = False
         self._averages_of: int | None = None
@@ -177,6 +179,8 @@ class SharedSteps:
         rows = self.division.share_of(batch)
         self.params.initialise_declared()
         backward = self.backward.launched
+        names = self._joined if self._may_skip else []
+        before = {name: self.backward.state[name] for name in names}
 
         def behind(end: int) -> None:
             for kind, item in self._reductions.items():
@@ -201,7 +205,11 @@ class SharedSteps:
         if self.owners is not None:
             held = self.owners.owner
             self.owners.publish({n: self.session.place(BufferKind.STATE, n) for n in held})
-        self._join_states()
+        if made.get(SKIPPED):
+            for name, value in before.items():
+                self.backward.state[name] = value
+        else:
+            self._join_states()
         return results | {name: value for name, value in made.items() if name != DONE}
 
     def _updated(self, given: Mapping[str, Any], placed: set[str]) -> dict[str, np.ndarray]:
@@ -230,12 +238,11 @@ class SharedSteps:
         """Has the states that the program writes be one on all ranks: means of floats by the sizes
         of shares, and the first rank's where they are no floats.
         """
-        names = [name for name in self.program_states if name != RANDOM_STATE]
-        if not names:
+        if not self._joined:
             return
-        own = {name: self.backward.state[name] for name in names}
+        own = {name: self.backward.state[name] for name in self._joined}
         found = self.ranks.exchange("states of the program", own)
-        for name in names:
+        for name in self._joined:
             first = found[0][name]
             if first.dtype.kind in "iub":
                 self.backward.state[name] = first
@@ -253,6 +260,11 @@ class SharedSteps:
         plan = self.backward.plan
         written = {plan.buffers[number].name for number in plan.written_states(accesses)}
         return [name for name in self.backward.state_types if name in written]
+
+    @cached_property
+    def _joined(self) -> list[str]:
+        """Those of them that are one on all ranks."""
+        return [name for name in self.program_states if name != RANDOM_STATE]
 
     # ---- what is kept
 

@@ -73,7 +73,6 @@ def split_step(
     with graph:
         states = {name: graph.state(name, op.type) for name, op in writer.trained.items()}
         _, found = writer.gradients(graph.outputs[loss], states)
-        writer.keep_states(found)
         for number, (name, value) in enumerate(zip(states, found, strict=True)):
             part = value if share == 1.0 else value * like(graph.constant(share, "f32"), value)
             gradients[name] = f"gradient_{number}", part.type
