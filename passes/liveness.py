@@ -4,7 +4,7 @@ In: the body of an `mgn.graph` that holds launches. Out: one `Slot` for each blo
 needed; values that a kernel may compute in place share one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -33,16 +33,24 @@ def tensor_bytes(value: SSAValue) -> int:
 
 
 def assign_slots(
-    launches: Sequence[LaunchOp], kept: Sequence[SSAValue], in_place: Pairs
+    launches: Sequence[LaunchOp],
+    kept: Sequence[SSAValue],
+    in_place: Pairs,
+    elsewhere: Container[SSAValue] = (),
 ) -> dict[SSAValue, Slot]:
-    """The slot of each launch's result. Step i is the i-th launch; `kept` values live on."""
+    """The slot of each launch's result but those that lie elsewhere. Step i is the i-th launch;
+    `kept` values live on.
+    """
     last_read = _last_reads(launches)
     for value in kept:
         last_read[value] = len(launches)
     slots: dict[SSAValue, Slot] = {}
     for step, launch in enumerate(launches):
-        taken = _reusable(launch, step, slots, last_read, in_place.get(launch.kernel_name))
+        pairs = in_place.get(launch.kernel_name)
+        taken = _reusable(launch, step, slots, last_read, pairs, elsewhere)
         for position, result in enumerate(launch.outputs):
+            if result in elsewhere:
+                continue
             last = last_read.get(result, step)
             slot = taken.get(position)
             if slot is None:
@@ -63,6 +71,7 @@ def _reusable(
     slots: Mapping[SSAValue, Slot],
     last_read: Mapping[SSAValue, int],
     pairs: frozenset[tuple[int, int]] | None,
+    elsewhere: Container[SSAValue],
 ) -> dict[int, Slot]:
     """Result number to the slot of an input that ends here and that the kernel may write over."""
     taken: dict[int, Slot] = {}
@@ -75,6 +84,8 @@ def _reusable(
         value = inputs[read]
         slot = slots.get(value)
         if slot is None or position in taken or id(slot) in used:
+            continue
+        if launch.outputs[position] in elsewhere:
             continue
         if last_read[value] > step or inputs.count(value) > 1:
             continue

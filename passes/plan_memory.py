@@ -158,8 +158,7 @@ def plan_graph(
     held = states_in_place(graph, launches, starting, in_place, early)
     unkept = derived.union(held)
     kept = [*returned, *(value for _, value in graph.named_written if value not in unkept)]
-    slots = assign_slots(launches, kept, in_place)
-    slots = {value: slot for value, slot in slots.items() if value not in held}
+    slots = assign_slots(launches, kept, in_place, held)
     found = {value for _, value in graph.named_states}
     moved = [value for _, value in graph.named_written if value in found]
     unlaunched = dict.fromkeys(item for item in [*returned, *moved] if item not in slots)

@@ -67,20 +67,15 @@ class Launches:
     def _task(self, launch: LaunchOp, number: Mapping[SSAValue, int]) -> Task:
         name, inputs, outputs = launch.kernel_name, list(launch.inputs), list(launch.outputs)
         over: list[tuple[int, int]] = []
-        taken: set[SSAValue] = set()
         for read, written in sorted(self.in_place.get(name, ())):
             position = written - len(inputs)
             if read >= len(inputs) or not 0 <= position < len(outputs):
                 continue
             source, result = inputs[read], outputs[position]
-            if source in taken or source not in number or inputs.count(source) > 1:
+            if source not in number or result not in number or inputs.count(source) > 1:
                 continue
-            if tensor_bytes(source) != tensor_bytes(result):
-                continue
-            if result in number:
+            if tensor_bytes(source) == tensor_bytes(result):
                 over.append((number[source], number[result]))
-            else:
-                taken.add(source)
         return Task(
             tuple(number[item] for item in inputs if item in number),
             tuple(number[item] for item in outputs if item in number),
