@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mgn.diagnostics import MgnError
-from mgn.training.run import progress
+from mgn.training.run import curves, progress
 from mgn.training.run.checkpoints import read_checkpoint
 from mgn.training.run.extras import need
 from mgn.training.run.fit import fit
@@ -460,3 +460,22 @@ def test_event_files_hold_losses_and_evaluations(tmp_path: Path) -> None:
     assert losses == pytest.approx(history.losses)
     assert [event.step for event in found.Scalars("evaluation/loss")] == [7]
     assert len(found.Scalars("norm/w")) == 7
+
+
+def test_event_files_that_cannot_be_leave_no_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the run that follows would find the log of another one."""
+
+    class Writers:
+        """What TensorBoard does where a folder cannot be."""
+
+        @staticmethod
+        def EventFileWriter(folder: str) -> None:
+            raise NotADirectoryError(20, "Not a directory", folder)
+
+    monkeypatch.setattr(curves, "need", lambda *_: Writers)
+    log = tmp_path / "a.jsonl"
+    with pytest.raises(MgnError, match="cannot write event files into 'x': not a directory"):
+        run(StandIn(), tensorboard="x", log=log)
+    assert not log.exists()

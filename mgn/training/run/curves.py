@@ -93,7 +93,7 @@ def smoothed(values: list[float]) -> list[float]:
 
 
 class EventFiles:
-    """Scalars for TensorBoard, in a new file of a folder."""
+    """Scalars for TensorBoard, in a new file of a folder. MgnError where there can be none."""
 
     def __init__(self, folder: str | Path) -> None:
         self._protos: Any = need("tensorboard.compat.proto.event_pb2", "tensorboard", _PURPOSE)
@@ -101,7 +101,11 @@ class EventFiles:
         writers: Any = need("tensorboard.summary.writer.event_file_writer", "tensorboard", _PURPOSE)
         if Path(folder).exists() and not Path(folder).is_dir():
             raise MgnError(f"event files go into a folder, and '{folder}' is none")
-        self._writer = writers.EventFileWriter(str(folder))
+        try:
+            self._writer = writers.EventFileWriter(str(folder))
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise MgnError(f"cannot write event files into '{folder}': {reason}") from None
 
     def add(self, record: StepRecord | Evaluation) -> None:
         """Adds what a step or an evaluation gave."""

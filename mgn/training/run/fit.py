@@ -118,11 +118,11 @@ def fit(
     run.files, run.callbacks = files, callbacks
     run.saved = None if found is None else f"step {found.header.step}"
     if crew.is_first:
+        run.curves = None if curves is None else Curves(curves, run_name, overwrite)
+        run.events = None if tensorboard is None else EventFiles(tensorboard)
         if log is not None:
             is_new = overwrite or (resume and _left_nothing(log, run, found))
             run.log = _open_log(log, run, found, is_new)
-        run.curves = None if curves is None else Curves(curves, run_name, overwrite)
-        run.events = None if tensorboard is None else EventFiles(tensorboard)
     last_epoch = position.first_epoch + epochs if steps is None else None
     last_step = None if steps is None else position.first_step + steps
     try:
