@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mgn
+from mgn import nn, ops
 from tests.training.given_gradients import EachItsOwn, given_gradients
 from tests.training.references import REFERENCES
 
@@ -83,3 +84,17 @@ def test_an_optimiser_does_what_pytorch_does(case: str, trained: Trained) -> Non
     for key, value in theirs.items():
         found = after[f"{case}.{key}"]
         np.testing.assert_allclose(found, value.detach().numpy(), rtol=1e-6, atol=1e-6)
+
+
+def test_parameters_in_f64_move_by_every_optimiser() -> None:
+    """All settings take numbers of the parameter's type."""
+    with mgn.graph("doubles") as g:
+        total: Any = 0.0
+        for case in CASES:
+            total = total + ops.sum(g.param(f"{case}.w", "f64[2, 2]", nn.ones()))
+        g.output(loss=total)
+    trainer = mgn.Trainer(g, optimizer=EachItsOwn.of(CASES, LR))
+    trainer.step({})
+    for case in CASES:
+        found = trainer.params[f"{case}.w"]
+        assert found.dtype == np.float64 and (found < 1).all(), case

@@ -145,7 +145,7 @@ class SGD(Optimizer):
             return at.value - at.lr * gradient
         velocity, added = at.state("velocity"), gradient
         if self.dampening:
-            added = gradient * ops.where(at.step == 1.0, 1.0, 1.0 - self.dampening)
+            added = ops.where(at.step == 1.0, gradient, gradient * (1.0 - self.dampening))
         after = velocity.value * self.momentum + added
         velocity.write(after)
         return at.value - at.lr * (gradient + after * self.momentum if self.nesterov else after)
