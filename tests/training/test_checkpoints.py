@@ -6,7 +6,7 @@ import os
 import stat
 import subprocess
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,10 @@ from mgn.training.run.checkpoints import (
     new_run,
     read_checkpoint,
 )
+from mgn.training.run.fit import fit
+from mgn.training.run.trainee import Event, Interruption
 from tests.conftest import ROOT
+from tests.training.stand_in import StandIn, examples
 
 RUN = "0123456789abcdef"
 
@@ -224,3 +227,37 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     save_file({"w": np.zeros(3, np.float32)}, path, {"mgn.checkpoint": fields})
     with pytest.raises(MgnError, match="another version"):
         read_checkpoint(path)
+
+
+@pytest.mark.parametrize("every", [None, 3])
+@pytest.mark.parametrize("stop", [1, 6, 7, 9, 14])
+def test_an_interrupted_run_is_saved_and_evaluated_where_a_whole_one_is(
+    tmp_path: Path, stop: int, every: int | None
+) -> None:
+    """An evaluation may take longer than who interrupts a run waits, and counts for patience."""
+    looking: dict[str, Any] = {"epochs": 2, "every": every, "eval": examples(20, 1)}
+    whole = fit(StandIn(), examples(), progress=False, **looking, save=tmp_path / "b.safetensors")
+    files: dict[str, Any] = {"save": tmp_path / "a.safetensors", "log": tmp_path / "a.jsonl"}
+
+    def ends(event: Event) -> None:
+        if event.step == stop and event.kind == "step":
+            raise Interruption("now")
+
+    begun = fit(StandIn(), examples(), progress=False, **looking, **files, callbacks=[ends])
+    assert begun.stopped == "now"
+    assert all(record.step < stop for record in begun.evaluations)
+    assert read_checkpoint(files["save"]).header.step == stop
+    ended = fit(StandIn(), examples(), progress=False, **looking, **files, resume=True)
+    assert ended.losses == whole.losses
+    assert ended.evaluations == whole.evaluations
+    left, right = (read_checkpoint(tmp_path / f"{name}.safetensors").header for name in "ab")
+    assert left == replace(right, run=left.run)
+
+
+def test_an_evaluation_that_failed_is_done_by_the_run_that_is_resumed(tmp_path: Path) -> None:
+    files: dict[str, Any] = {"save": tmp_path / "a.safetensors", "progress": False}
+    once = iter([{name: array[:8] for name, array in examples().items()}])
+    with pytest.raises(MgnError, match="an iterator gives its batches once"):
+        fit(StandIn(), examples(), epochs=2, eval=once, **files)
+    ended = fit(StandIn(), examples(), epochs=3, eval=examples(), resume=True, **files)
+    assert [record.step for record in ended.evaluations] == [14, 21]

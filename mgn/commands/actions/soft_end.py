@@ -1,7 +1,7 @@
 """Ends a run at a good moment where a signal asks for its end.
 
-In: SIGINT, which Ctrl-C sends, or SIGTERM. Out: the run ends behind the step that it is at,
-evaluated and saved; at a second signal it ends at once.
+In: SIGINT, which Ctrl-C sends, or SIGTERM. Out: the run ends behind the step that it is at, and is
+saved; at a second signal it ends at once.
 """
 
 import signal
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from mgn.training.run.trainee import Event, StopTraining
+from mgn.training.run.trainee import Event, Interruption
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -31,7 +31,7 @@ class SoftEnd:
 
     def __call__(self, event: Event) -> None:
         if self.is_asked and event.kind in ("step", "batch"):
-            raise StopTraining("interrupted")
+            raise Interruption("interrupted")
 
 
 @contextmanager

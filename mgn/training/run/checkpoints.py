@@ -67,6 +67,8 @@ class Header:
     since_best: int = 0
     criterion: str | None = None
     """What `best` is of: the metric, or the loss; None in files that do not say so."""
+    evaluated: bool = True
+    """Whether the evaluation was done that is due at the step, if one is."""
 
 
 @dataclass(frozen=True)

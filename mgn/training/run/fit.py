@@ -113,10 +113,9 @@ def fit(
     if evaluated is not None:
         evaluated = shared_by(looked_at.division, evaluated)
     run = Run(trainer, training, evaluated, wanted, history, position, show, run_name)
-    if found is not None and found.header.criterion in (None, run.criterion):
-        run.best, run.since_best = found.header.best, found.header.since_best
+    if found is not None:
+        run.resume(found.header)
     run.files, run.callbacks = files, callbacks
-    run.saved = None if found is None else f"step {found.header.step}"
     if crew.is_first:
         run.curves = None if curves is None else Curves(curves, run_name, overwrite)
         run.events = None if tensorboard is None else EventFiles(tensorboard)

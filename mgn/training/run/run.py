@@ -23,7 +23,7 @@ from mgn.training.run.history import Evaluation, History, JsonLog, StepRecord
 from mgn.training.run.metrics import Mean, Metric, parse_metric
 from mgn.training.run.progress import Progress
 from mgn.training.run.skips import Skips
-from mgn.training.run.trainee import Callback, Event, StopTraining, Trainee
+from mgn.training.run.trainee import Callback, Event, Interruption, StopTraining, Trainee
 from mgn.training.step.finite import FiniteCheck, FiniteGuard
 
 _RECENT = 20
@@ -76,13 +76,21 @@ class Run:
         self.position = position
         self.show = show
         self.name = name
-        self._seen = self._now
+        self._seen: tuple[int, int] | None = self._now
         self._seconds = 0.0
         self._rate = 0.0
         self._finite = FiniteCheck(trainer) if wanted.check_finite else None
         self._crew = crew_of(trainer)
         self._guard = FiniteGuard(trainer)
         self._skips = Skips(history, show)
+
+    def resume(self, header: Header) -> None:
+        """Goes on with what a checkpoint says of the evaluations so far."""
+        self.saved = f"step {header.step}"
+        if header.criterion in (None, self.criterion):
+            self.best, self.since_best = header.best, header.since_best
+        if not header.evaluated:
+            self._seen = None
 
     @property
     def criterion(self) -> str:
@@ -111,6 +119,7 @@ class Run:
             self._guard.begin()
         try:
             self._check_patience()
+            self._look_if_due()
             while not self._is_over(last_epoch, last_step):
                 is_said = is_said or self._said_what_is_left_out()
                 self._epoch(last_step)
@@ -118,6 +127,9 @@ class Run:
         except StopTraining as reason:
             self.history.stopped = str(reason) or "a callback ended the run"
             self.show.say(f"stopped at step {self.trainer.steps}: {self.history.stopped}")
+            if isinstance(reason, Interruption):
+                self._interrupt()
+                return
         self._finish()
 
     def _said_what_is_left_out(self) -> bool:
@@ -142,17 +154,15 @@ class Run:
                 any_came = True
                 if not self._step(batch):
                     continue
-                every = self.wanted.every
-                if every is not None and not self.trainer.steps % every:
-                    self._look()
+                self._look_if_due()
                 if last_step is not None and self.trainer.steps >= last_step:
                     return
         if not any_came and start == 0:
             what = "batch" if count == 1 else f"step of {count} batches"
             raise MgnError(f"the data: epoch {epoch + 1} has no whole {what}")
         self.position = replace(self.position, epoch=epoch + 1, batch=0)
-        if self.wanted.every is None and self._seen != self._now:
-            self._look()
+        if self.wanted.every is None:
+            self._look_if_due()
 
     def _step(self, batch: Batch) -> bool:
         """A step, with its record; or a batch of it, behind which others are to come: whether the
@@ -191,6 +201,16 @@ class Run:
         self._tell("step", values)
         return True
 
+    def _look_if_due(self) -> None:
+        """Looks behind so many steps, or an epoch, if that was not done yet."""
+        every, position = self.wanted.every, self.position
+        if every is not None:
+            is_due = not self.trainer.pending and not self.trainer.steps % every
+        else:
+            is_due = not position.batch and position.epoch > position.first_epoch
+        if is_due and self._seen != self._now:
+            self._look()
+
     def _look(self) -> None:
         """Evaluates, saves and draws; StopTraining where it gets no better."""
         self._seen = self._now
@@ -198,6 +218,7 @@ class Run:
             values = self._evaluate()
         except MgnError:
             if self.files is not None:
+                self._seen = None
                 self._save(self.files)  # it is no better than others as long as that is not known
             raise
         is_saved = self.files is not None and self._save(self.files)
@@ -273,11 +294,23 @@ class Run:
             self.best,
             self.since_best,
             self.criterion,
+            self._seen == self._now,
         )
         if self._crew.is_first:
             files.write(Checkpoint(header, state))
         self.saved = f"step {self.trainer.steps}"
         return True
+
+    def _interrupt(self) -> None:
+        """Saves what was done since the last look, without one."""
+        if self._seen == self._now:
+            return
+        is_saved = self.files is not None and self._save(self.files)
+        if self.curves is not None:
+            self.curves.draw(self.history)
+        if is_saved:
+            with contextlib.suppress(StopTraining):
+                self._tell("checkpoint", {})
 
     def _finish(self) -> None:
         """What the last look left to do."""
@@ -294,17 +327,18 @@ class Run:
 
     def _tell(self, kind: Any, values: Mapping[str, float]) -> None:
         """Calls the callbacks; StopTraining on all ranks where it is raised on one."""
-        reason: str | None = None
+        reason: tuple[str, bool] | None = None
         try:
             for callback in self.callbacks:
                 epoch = self.position.epoch
                 callback(Event(kind, self.trainer.steps, epoch, values, self.trainer, self.history))
         except StopTraining as raised:
-            reason = str(raised)
+            reason = str(raised), isinstance(raised, Interruption)
         reasons = self._crew.exchange(f"the end of step {self.trainer.steps}", reason)
         for given in reasons:
             if given is not None:
-                raise StopTraining(given)
+                text, is_urgent = given
+                raise Interruption(text) if is_urgent else StopTraining(text)
 
 
 def evaluate(trainer: Trainee, batches: Batches, metric: Metric | None = None) -> dict[str, float]:

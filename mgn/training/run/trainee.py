@@ -76,6 +76,12 @@ class StopTraining(Exception):
     """Raised by a callback to end a run; its text says why."""
 
 
+class Interruption(StopTraining):
+    """The same for a run that is to end soon: it is saved, and what else is due is left to the run
+    that is resumed.
+    """
+
+
 @dataclass(frozen=True)
 class Event:
     """What a callback is told: a step or an evaluation was done, or a checkpoint written; a `batch`
