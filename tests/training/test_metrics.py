@@ -46,6 +46,15 @@ def test_metrics_are_means_over_all_examples() -> None:
     )
 
 
+@pytest.mark.parametrize("metric", ["accuracy", "top5"])
+def test_a_model_that_gives_nan_is_not_right_about_the_first_class(metric: str) -> None:
+    logits = np.full((4, 3), np.nan, np.float32)
+    logits[0] = [2, 1, 0]
+    logits[1, 1:] = [1, 0]
+    found = value_of(f"{metric}(a, b)", [4], a=logits, b=np.zeros(4, np.int32))
+    assert found == 0.25
+
+
 def test_a_scalar_counts_for_whole_batches_alone() -> None:
     for text, wanted in (("loss", 2.0), ("mean(loss)", 2.0), ("perplexity(loss)", math.exp(2.0))):
         mean = Mean(parse_metric(text))

@@ -33,8 +33,10 @@ class MetricRow:
 
 
 def _same_class(logits: Array, labels: Array) -> Array:
-    """1 where the largest logit is that of the label, which is a class or probabilities."""
-    return logits.argmax(-1) == _classes(logits, labels)
+    """1 where the largest logit is that of the label, which is a class or probabilities; 0 where a
+    logit is NaN, beside which none is the largest.
+    """
+    return (logits.argmax(-1) == _classes(logits, labels)) & ~np.isnan(logits).any(-1)
 
 
 def _classes(logits: Array, labels: Array) -> Array:
@@ -47,11 +49,11 @@ def _classes(logits: Array, labels: Array) -> Array:
 
 
 def _among_five(logits: Array, labels: Array) -> Array:
-    """1 where the label's logit is one of the five largest."""
+    """1 where the label's logit is one of the five largest; 0 where a logit is NaN."""
     wanted = _classes(logits, labels)
     most = min(5, logits.shape[-1])
     best = np.argpartition(logits, -most, axis=-1)[..., -most:]
-    return (best == wanted[..., None]).any(-1)
+    return (best == wanted[..., None]).any(-1) & ~np.isnan(logits).any(-1)
 
 
 def _exponential(mean: float) -> float:
