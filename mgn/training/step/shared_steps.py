@@ -170,8 +170,12 @@ class SharedSteps:
 
     def step(self, number: int, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """A step on this rank's share of a batch: all results, those that are scalars of the whole
-        batch.
+        batch. What is not finite is summed without a word, as devices do.
         """
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._step(number, batch)
+
+    def _step(self, number: int, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         self.ranks.exchange(f"step {number + 1}", None)
         if not self._is_checked:
             self._check_equal()
