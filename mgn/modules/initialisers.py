@@ -52,7 +52,7 @@ def initial_value(parameter: DeclaredOp, seed: int) -> Array:
     narrow = (element.is_float and element.bits <= 32) or element.family is Family.BLOCK
     wide = np.dtype(np.float32 if narrow else np.float64)
     draw = INITIALISERS[initialiser.function.data]
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         value = draw(stream(name, seed), type.get_shape(), wide, initialiser.values)
         if np.issubdtype(dtype, np.integer):
             return saturating_cast(value, dtype)

@@ -28,7 +28,7 @@ class Steps:
         from mgn.training.step.step import training_step
 
         self.module = mgn.parse(text, "net.mgn")
-        self.steps = 3
+        self.steps, self.pending = 3, 0
         step = training_step(self.module.lower(), "loss", mgn.SGD(lr=0.1))
         self.step_modules, self.texts = (step.module,), self.module.texts
         self.now = {**state, "optimizer.step": np.array(2, np.int32)}
@@ -55,6 +55,15 @@ def test_the_operation_is_named_at_its_place() -> None:
     assert said.startswith("net.mgn:5:7: error: step 3: 'loss' is nan. 'log' makes the first inf")
     assert "of finite numbers: 12 of 12 values\n    y = log(x * w)\n        ^" in said
     assert "'log' makes the first NaN" in message(PROGRAM, -1.0)
+
+
+def test_a_batch_is_of_the_step_that_it_is_to_complete() -> None:
+    trainer = Steps(PROGRAM, {"w": np.ones(3, np.float32), "v": np.ones(3, np.float32)})
+    trainer.pending = 1
+    check = FiniteCheck(trainer)
+    check.before({"x": np.zeros((4, 3), np.float32)})
+    with pytest.raises(DiagnosticsError, match="error: step 4: 'loss' is inf"):
+        check.after({"loss": np.float32(np.inf)})
 
 
 def test_an_operation_of_the_backward_pass_is_named_too() -> None:

@@ -284,3 +284,13 @@ def test_a_run_that_is_resumed_has_the_bits_of_an_unbroken_one(
     for name, value in trainer.state().items():
         np.testing.assert_array_equal(value, ended[name], err_msg=name)
     assert rest.metrics["accuracy"][-1] == wanted.metrics["accuracy"][-1]
+
+
+def test_parameters_of_f16_are_drawn_where_a_script_has_numpy_raise_errors() -> None:
+    text = """graph g(x: f32[999]) {
+      param w: f16[999] = normal(std = 1e-4)
+      return loss = mean(x * cast(w, f32))
+    }"""
+    with np.errstate(all="raise"):
+        trainer = mgn.Trainer(mgn.parse(text))
+        assert 0 < np.abs(trainer.params["w"].astype(np.float32)).max() < 1e-3

@@ -25,11 +25,6 @@ class Trainee(StepByStep, Protocol):
     """How many batches a step has."""
 
     @property
-    def pending(self) -> int:
-        """How many batches there were of a step that is not complete."""
-        ...
-
-    @property
     def inputs(self) -> InputTypes:
         """The inputs of the graph: element and shape by name."""
         ...

@@ -43,6 +43,11 @@ class StepByStep(Protocol):
         ...
 
     @property
+    def pending(self) -> int:
+        """How many batches there were of a step that is not complete."""
+        ...
+
+    @property
     def step_modules(self) -> tuple[ModuleOp, ...]:
         """The graphs of a step in their order, whose parameters and optimiser are states or
         parameters. But for the first, they have no inputs.
@@ -85,11 +90,12 @@ class FiniteCheck:
         if fault is None:
             return
         message, operation = self._given() or self._first()
+        number = self.trainer.steps + bool(self.trainer.pending)
         found = crew.exchange(
             "what was not finite",
             (
                 message is not _NOTHING,
-                self._placed(f"step {self.trainer.steps}: {fault}. {message}", operation),
+                self._placed(f"step {number}: {fault}. {message}", operation),
             ),
         )
         raise DiagnosticsError([max(found, key=lambda item: item[0])[1]])
