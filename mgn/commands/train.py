@@ -155,8 +155,6 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError("--epochs or --steps says how long it takes, not both")
     if arguments.seed < 0:
         raise UsageError("--seed takes a number of at least 0")
-    if arguments.resume and arguments.params:
-        raise UsageError("--resume takes the parameters of the checkpoint; --params begins anew")
     for name in ("batch", "epochs", "steps", "every", "patience", "keep", "accumulate"):
         value = getattr(arguments, name)
         if value is not None and value < 1:

@@ -137,7 +137,6 @@ def test_a_run_is_saved_logged_and_resumed(mgn_train: Run, program: Path) -> Non
         (["--data", "d.npz", "--save", "d.npz"], "would be written over a file"),
         (["--data", "d.npz", "--log", "fit.mgn"], "would be written over a file"),
         (["--data", "d.npz", "--save", "a.npz"], "whose name ends in .safetensors"),
-        (["--data", "d.npz", "--resume", "--params", "w.npz"], "--params begins anew"),
         (["--data", "d.npz", "--metric", "mae(prediction, y)"], "and there are none"),
         (["--data", "d.npz", "--accumulate", "0"], "--accumulate takes a whole number of at"),
         (["--data", "d.npz", "--accumulate", "7"], "50 examples, and a step has 56: 7 batches"),
@@ -230,6 +229,26 @@ def test_a_signal_ends_a_run_behind_its_step_and_a_second_one_at_once(
     assert read_checkpoint(save).header.step == trainer.steps == 5
     assert said == [f"{number.name}: the run ends behind this step"]
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.usefixtures("device")
+def test_a_run_that_begins_with_a_checkpoint_of_another_is_resumed_by_the_same_command(
+    mgn_train: Run, program: Path
+) -> None:
+    """The parameters are where it begins as long as there is nothing to go on with."""
+    folder = program.parent
+    given = [program, "--data", folder / "d.npz", "--graph", "fit", "--lr", "0.1"]
+    first, save = folder / "w.safetensors", folder / "a.safetensors"
+    assert mgn_train(*given, "--save-params", first).status == 0
+    given += ["--params", first, "--save", save, "--resume", "--steps"]
+    begun = mgn_train(*given, "3")
+    assert begun.status == 0 and "the run begins" in begun.stderr
+    assert mgn_train(*given, "9").status == 0
+    whole = mgn_train(*given[:-3], folder / "b.safetensors", "--steps", "9")
+    assert whole.status == 0, whole.stderr
+    found, wanted = (read_checkpoint(folder / f"{name}.safetensors") for name in "ab")
+    for name, value in wanted.arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], value, err_msg=name)
 
 
 def test_every_optimiser_can_be_asked_for_by_its_name() -> None:

@@ -112,7 +112,7 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> bool:
         memory=budget_of(arguments),
         eval_graph=arguments.eval_graph,
     )
-    if arguments.params is not None:
+    if arguments.params is not None and not crew.from_first(lambda: _goes_on(arguments)):
         trainer.load_params(arguments.params, drawn=arguments.drawn)
         if trainer.params.loaded is not None and crew.is_first:
             say_loaded(trainer.params.loaded)
@@ -150,6 +150,11 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> bool:
     if crew.is_first:
         sys.stdout.write(_summary(history, trainer.steps))
     return not any(crew.exchange("the end", end.is_asked))
+
+
+def _goes_on(arguments: argparse.Namespace) -> bool:
+    """Whether there is a checkpoint to go on with, which has all parameters."""
+    return arguments.resume and Path(arguments.save).exists()
 
 
 def _silent(text: str) -> None:
