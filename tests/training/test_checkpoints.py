@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -261,3 +262,53 @@ def test_an_evaluation_that_failed_is_done_by_the_run_that_is_resumed(tmp_path: 
         fit(StandIn(), examples(), epochs=2, eval=once, **files)
     ended = fit(StandIn(), examples(), epochs=3, eval=examples(), resume=True, **files)
     assert [record.step for record in ended.evaluations] == [14, 21]
+
+
+def failing_data() -> Iterator[dict[str, np.ndarray]]:
+    """Four batches, behind which a disk is gone."""
+    arrays = examples()
+    for first in range(0, 32, 8):
+        yield {name: array[first : first + 8] for name, array in arrays.items()}
+    raise OSError("a disk is gone")
+
+
+def failing_callback(event: Event) -> None:
+    """Somebody's error at the fourth step."""
+    if event.step == 4:
+        raise OSError("a disk is gone")
+
+
+@pytest.mark.parametrize(
+    ("data", "callbacks"), [(failing_data(), []), (examples(), [failing_callback])]
+)
+def test_steps_before_an_error_of_somebody_else_are_saved(
+    tmp_path: Path, data: Any, callbacks: list[Any]
+) -> None:
+    path, said = tmp_path / "a.safetensors", list[str]()
+    trainer = StandIn()
+    with pytest.raises(OSError, match="a disk is gone"):
+        fit(trainer, data, save=path, callbacks=callbacks, progress=False, say=said.append)
+    assert said[-1] == "saved at step 4, before this error:"
+    header = read_checkpoint(path).header
+    assert (header.step, header.position.batch, header.evaluated) == (4, 4, False)
+    np.testing.assert_array_equal(read_checkpoint(path).arrays["w"], trainer.params["w"])
+
+
+def test_a_step_that_failed_leaves_the_last_checkpoint(tmp_path: Path) -> None:
+    class Fails(StandIn):
+        """A device that is lost at the tenth step, with all states."""
+
+        def step(self, batch: Any) -> Any:
+            if self.steps == 9:
+                raise MgnError("the device is lost")
+            return super().step(batch)
+
+        def state(self) -> Any:
+            if self.steps == 9:
+                raise MgnError("the states are lost")
+            return super().state()
+
+    path = tmp_path / "a.safetensors"
+    with pytest.raises(MgnError, match="the device is lost"):
+        fit(Fails(), examples(), epochs=2, save=path, progress=False)
+    assert read_checkpoint(path).header.step == 7

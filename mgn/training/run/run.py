@@ -77,6 +77,7 @@ class Run:
         self.show = show
         self.name = name
         self._seen: tuple[int, int] | None = self._now
+        self._kept = self._now
         self._seconds = 0.0
         self._rate = 0.0
         self._finite = FiniteCheck(trainer) if wanted.check_finite else None
@@ -130,6 +131,9 @@ class Run:
             if isinstance(reason, Interruption):
                 self._interrupt()
                 return
+        except Exception:
+            self._rescue()
+            raise
         self._finish()
 
     def _said_what_is_left_out(self) -> bool:
@@ -298,7 +302,7 @@ class Run:
         )
         if self._crew.is_first:
             files.write(Checkpoint(header, state))
-        self.saved = f"step {self.trainer.steps}"
+        self.saved, self._kept = f"step {self.trainer.steps}", self._now
         return True
 
     def _interrupt(self) -> None:
@@ -311,6 +315,18 @@ class Run:
         if is_saved:
             with contextlib.suppress(StopTraining):
                 self._tell("checkpoint", {})
+
+    def _rescue(self) -> None:
+        """Saves the steps before an error, as one of the data, a log or a callback, if it can: that
+        error is the one to tell. A step that was found not finite is to be found again.
+        """
+        if self.files is None or self._kept == self._now or self._finite is not None:
+            return
+        if self._crew.size > 1:  # the others do not know of it yet
+            return
+        with contextlib.suppress(Exception):
+            if self._save(self.files):
+                self.show.say(f"saved at step {self.trainer.steps}, before this error:")
 
     def _finish(self) -> None:
         """What the last look left to do."""
