@@ -30,6 +30,12 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "memory": ((int, str), "a size such as '4GiB', or a number of bytes"),
     "prepare": ((bool,), "True or False"),
     "resident": ((str,), "'auto' or 'off'"),
+    "state": ((Mapping,), "arrays by name, as state() gives them"),
+    "metric": ((str, type(None)), "such as 'accuracy(logits, labels)'"),
+    "save": ((str, PathLike, type(None)), "a path"),
+    "log": ((str, PathLike, type(None)), "a path"),
+    "curves": ((str, PathLike, type(None)), "a path"),
+    "tensorboard": ((str, PathLike, type(None)), "a path"),
 }
 """What the arguments of the calls may be, and how that is said."""
 

@@ -323,6 +323,7 @@ class Trainer:
         MgnError where a name is missing or unknown, or a shape or a type differs; then nothing has
         changed.
         """
+        check_arguments("load_state", state=state)
         given = {name: np.asarray(value) for name, value in state.items()}
         wanted = self.state_types
         for what, names in (

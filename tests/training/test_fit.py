@@ -368,7 +368,10 @@ def test_nobody_elses_log_is_replaced(tmp_path: Path) -> None:
     [
         ({"epochs": 0}, "epochs takes a whole number of at least 1, not 0"),
         ({"steps": 2.5}, r"steps takes a whole number of at least 1, not 2\.5"),
-        ({"keep": 0, "save": "a.safetensors"}, "keep takes a number of at least 1"),
+        ({"keep": 0, "save": "a.safetensors"}, "keep takes a whole number of at least 1, not 0"),
+        ({"keep": "2"}, "keep takes a whole number of at least 1, not '2'"),
+        ({"save": 3}, "fit: 'save' takes a path, not int"),
+        ({"metric": 3}, r"fit: 'metric' takes such as 'accuracy\(logits, labels\)', not int"),
         ({"metric": "mae(prediction, y)"}, "there is none"),
         ({"metric": "mae(a, y)", "eval": examples()}, "the graph has no 'a'"),
         ({"eval": {"x": examples()["x"]}}, "the eval data: there is no array 'y'"),

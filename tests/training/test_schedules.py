@@ -1,6 +1,8 @@
 """Learning rates by the count of steps, against their formulas in f64."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,3 +108,28 @@ def test_factors_of_an_optimiser_of_others_come_before_those_of_muon() -> None:
 def test_a_schedule_of_wrong_figures_is_refused(wrong: Callable[[], object], message: str) -> None:
     with pytest.raises(mgn.MgnError, match=message):
         wrong()
+
+
+@dataclass(frozen=True)
+class LeavesNothing(mgn.SGD):
+    """An optimiser that forgets to say what a parameter has."""
+
+    def for_parameter(self, name: str, shape: tuple[int, ...]) -> Any:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "message"),
+    [
+        (LeavesNothing(), "LeavesNothing: for_parameter gives an optimiser, not None"),
+        (
+            mgn.SGD(Schedule("mine", lambda done: ops.full([2], 0.5))),
+            r"'mine' gives f32\[2\], and a",
+        ),
+    ],
+)
+def test_an_optimiser_of_ones_own_that_is_wrong_is_told(optimizer: Any, message: str) -> None:
+    with mgn.graph("g") as g:
+        g.output(loss=ops.sum(g.param("w", "f32[2]", nn.ones())))
+    with pytest.raises(mgn.MgnError, match=message):
+        mgn.Trainer(g, optimizer=optimizer)

@@ -294,3 +294,8 @@ def test_parameters_of_f16_are_drawn_where_a_script_has_numpy_raise_errors() -> 
     with np.errstate(all="raise"):
         trainer = mgn.Trainer(mgn.parse(text))
         assert 0 < np.abs(trainer.params["w"].astype(np.float32)).max() < 1e-3
+
+
+def test_a_state_that_is_none_is_refused(trainer: mgn.Trainer) -> None:
+    with pytest.raises(mgn.MgnError, match=r"'state' takes arrays by name, .* not None"):
+        trainer.load_state(None)  # pyright: ignore[reportArgumentType]

@@ -171,8 +171,6 @@ def begin_run(
     something that it is not to replace.
     """
     check_run(path, resume, overwrite)
-    if keep < 1:
-        raise MgnError(f"{argument_name('keep')} takes a number of at least 1")
     if path is None:
         return None, None
     place = check_path(path)

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from mgn.diagnostics import MgnError
 from mgn.distributed.crew import crew_of
+from mgn.modules.call_arguments import check_arguments
 from mgn.runtime.errors import WeightsError
 from mgn.training.data.batches import ArrayBatches, Batches, open_batches
 from mgn.training.data.shards import shared_by
@@ -76,7 +77,10 @@ def fit(
 
     MgnError with what is wrong with data, files or options, most of it before the first step.
     """
-    _check_counts(epochs=epochs, steps=steps, every=every, patience=patience)
+    _check_counts(epochs=epochs, steps=steps, every=every, patience=patience, keep=keep)
+    check_arguments(
+        "fit", save=save, log=log, curves=curves, tensorboard=tensorboard, metric=metric
+    )
     callbacks = _callables(callbacks)
     measured = None if metric is None else parse_metric(metric)
     wanted = Wanted(measured, every, patience, check_finite, norms, keep_best, save_not_finite)

@@ -336,6 +336,10 @@ class StepWriter:
                 return value
         found = as_schedule(lr)(self.count.value)
         value = found if isinstance(found, Value) else self.graph.constant(found, "f32")
+        if value.shape:
+            raise MgnError(
+                f"the schedule '{lr}' gives {spelling(value.type)}, and a rate is a scalar"
+            )
         self.rates.append((lr, value))
         return value
 
@@ -452,6 +456,9 @@ def _check_factors(optimizer: Optimizer, trained: Mapping[str, ParamOp]) -> None
     """
     chosen = [optimizer.for_parameter(name, op.type.get_shape()) for name, op in trained.items()]
     for item in (optimizer, *chosen):
+        if not isinstance(item, Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance]
+            kind = type(optimizer).__name__
+            raise MgnError(f"{kind}: for_parameter gives an optimiser, not {item!r:.80}")
         check_patterns(item.lr_factors, list(trained), "lr_factors")
         check_patterns(item.decay_factors, list(trained), "decay_factors")
 
