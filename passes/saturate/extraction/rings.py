@@ -15,7 +15,7 @@ a logic program by SAT solvers", 2004, add formulas of loops to a logic program 
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from mgn.passes.saturate.extraction.components import Choices, LocalProblem, Part, apart
+from mgn.passes.saturate.extraction.components import LocalProblem
 from mgn.passes.saturate.extraction.elimination import tree_of
 from mgn.passes.saturate.extraction.exact import (
     PROVED,
@@ -26,7 +26,6 @@ from mgn.passes.saturate.extraction.exact import (
     found_soon,
     outside,
 )
-from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
 from mgn.passes.saturate.extraction.relaxation import among
 
 LONG = 2_000
@@ -62,18 +61,13 @@ def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolv
         relaxed = solution.relaxed if relaxed is None else relaxed
         if closed is None:
             return best
-        rings = rings_of(problem, closed)
-        chosen = _repaired(problem, closed, tree, solver) if rings else closed
+        chosen, founded = without_rings_near(problem, founded, closed, tree, solver)
         best = better_of(problem, best, Solution(chosen, bound, relaxed))
         does = best.chosen is not None and may_do(problem, best.chosen, bound, solver)
-        if not rings or does or not may_do(problem, closed, bound, solver):
-            return best
-        if not solver.has_work():
+        if does or not may_do(problem, closed, bound, solver) or not solver.has_work():
             return best
         if solver.near > PROVED and len(problem.prices) > LONG:
             return best
-        for keys in _unfounded(problem, closed, rings):
-            founded = _founded(founded, keys)
 
 
 def may_do(problem: LocalProblem, chosen: Iterable[int], bound: float, solver: ExactSolver) -> bool:
@@ -82,13 +76,37 @@ def may_do(problem: LocalProblem, chosen: Iterable[int], bound: float, solver: E
     return cost_of(problem, chosen) <= bound * (1.0 + near)
 
 
-def _arcs_of(problem: LocalProblem, ring: Sequence[Arc]) -> list[frozenset[Arc]]:
-    """For each class of a ring the arcs to kernels that write it, and read the next one."""
-    writers, found = problem.writers(), list[frozenset[Arc]]()
-    for (key, _), (read, _) in zip(ring, (*ring[1:], ring[0]), strict=True):
-        after = [number for number in writers[key] if read in problem.inputs[number]]
-        found.append(frozenset((key, number) for number in after))
-    return found
+def better_of(problem: LocalProblem, one: Solution, other: Solution) -> Solution:
+    """The cheaper one of two choices, and the larger one of two bounds."""
+    bound, relaxed = max(one.bound, other.bound), max(one.relaxed, other.relaxed)
+    return Solution(cheaper_of(problem, one, other).chosen, bound, relaxed)
+
+
+def without_rings_near(
+    problem: LocalProblem,
+    founded: LocalProblem,
+    closed: tuple[int, ...],
+    tree: Mapping[int, int],
+    solver: ExactSolver,
+) -> tuple[tuple[int, ...], LocalProblem]:
+    """A choice without rings near one with some, and the problem with what was unfounded on the way
+    to it: the cheapest of the candidates chosen, and all that write what kernels of a ring write or
+    read. Where no work is left, rings are broken soon.
+
+    The tree has for each class the candidate that writes it at least price with all that it needs.
+    """
+    choice, numbers = closed, set(closed)
+    while rings := rings_of(problem, choice):
+        for keys in _unfounded(problem, choice, rings):
+            founded = _founded(founded, keys)
+        if not solver.has_work():
+            return without_rings(problem, choice, tree), founded
+        _add_writers(problem, rings, tree, numbers)
+        part = among(founded, sorted(numbers))
+        found = outside(part, solver.solve(part.problem)).chosen
+        assert found is not None, "what the tree has is a choice"
+        choice = found
+    return choice, founded
 
 
 def _unfounded(
@@ -128,66 +146,6 @@ def _founded(problem: LocalProblem, keys: Set[int]) -> LocalProblem:
             else:
                 inputs[number] = (*inputs[number], name)
     return replace(problem, results=tuple(results), inputs=tuple(inputs))
-
-
-def better_of(problem: LocalProblem, one: Solution, other: Solution) -> Solution:
-    """The cheaper one of two choices, and the larger one of two bounds."""
-    bound, relaxed = max(one.bound, other.bound), max(one.relaxed, other.relaxed)
-    return Solution(cheaper_of(problem, one, other).chosen, bound, relaxed)
-
-
-def without(
-    problem: LocalProblem, arcs: Iterable[Arc], numbers: Iterable[int] | None = None
-) -> Part:
-    """The problem, or that of some of its candidates, in which candidates do not write these
-    classes.
-    """
-    left = range(len(problem.results)) if numbers is None else numbers
-    results = {number: problem.results[number] for number in left}
-    for key, number in arcs:
-        if number in results:
-            results[number] = tuple([item for item in results[number] if item != key])
-    return among(problem, [number for number, items in results.items() if items], results)
-
-
-def _repaired(
-    problem: LocalProblem, chosen: Iterable[int], tree: Mapping[int, int], solver: ExactSolver
-) -> tuple[int, ...]:
-    """A choice without rings near one with some. From each ring the arcs of a class go without
-    which the choice is the cheapest: of the candidates chosen, and of all that write a class of a
-    ring. Where no work is left, they are broken soon.
-
-    The tree has for each class the candidate that writes it at least price with all that it needs;
-    its arcs make no ring, and stay.
-    """
-    choice, numbers, arcs = tuple(chosen), set(chosen), set[Arc]()
-    pieces: dict[int, Part] = {}
-    best: dict[int, tuple[int, ...]] = {}
-    place_of: dict[int, int] = {}
-    while rings := rings_of(problem, choice, arcs):
-        if not solver.has_work():
-            return without_rings(problem, choice, tree)
-        if _add_writers(problem, rings, tree, numbers) or not pieces:
-            pieces = dict(enumerate(_pieces(without(problem, arcs, sorted(numbers)))))
-            best = {place: _best_of(piece, solver) for place, piece in pieces.items()}
-            place_of = {n: place for place, piece in pieces.items() for n in piece.candidates}
-            rings = []
-        for ring in rings:
-            if not solver.has_work():
-                break
-            tried: list[tuple[float, int, frozenset[Arc], Part]] = []
-            for number, some in _removable(problem, ring, tree).items():
-                if tried and not solver.has_work():
-                    break
-                place = place_of[number]
-                left = _less(pieces[place], some)
-                found = cost_of(problem, _best_of(left, solver))
-                tried.append((found - cost_of(problem, best[place]), place, some, left))
-            _, place, some, left = min(tried, key=lambda item: item[0])
-            arcs |= some
-            pieces[place], best[place] = left, _best_of(left, solver)
-        choice = tuple([number for chosen in best.values() for number in chosen])
-    return choice
 
 
 def without_rings(
@@ -255,24 +213,13 @@ def writers_of(problem: LocalProblem, chosen: Iterable[int]) -> dict[int, int]:
     return {item: number for number in reversed(order) for item in problem.results[number]}
 
 
-def _removable(
-    problem: LocalProblem, ring: Sequence[Arc], tree: Mapping[int, int]
-) -> dict[int, frozenset[Arc]]:
-    """The arcs of each class of a ring that may go, by the kernel that the class is taken from."""
-    return {
-        number: some
-        for (key, number), some in zip(ring, _arcs_of(problem, ring), strict=True)
-        if (key, tree.get(key)) not in some
-    }
-
-
 def _add_writers(
     problem: LocalProblem, rings: Iterable[Sequence[Arc]], tree: Mapping[int, int], to: set[int]
-) -> bool:
+) -> None:
     """Adds all that write what kernels of a ring write or read, and what the tree has for what
-    they need; whether that is more.
+    they need.
     """
-    before, writers = len(to), problem.writers()
+    writers = problem.writers()
     kernels = {number for ring in rings for _, number in ring}
     near = {
         item for number in kernels for item in (*problem.results[number], *problem.inputs[number])
@@ -283,45 +230,6 @@ def _add_writers(
         if number not in to:
             to.add(number)
             pending += [tree[item] for item in problem.inputs[number] if item in tree]
-    return len(to) > before
-
-
-def _pieces(part: Part) -> list[Part]:
-    """A part cut where every choice writes a class: what is chosen of one piece does not depend on
-    the others. The names of classes stay.
-    """
-    whole, everywhere = part.problem, range(len(part.candidates))
-    forced = frozenset(bits_of(necessity_of(whole).forced))
-    inputs = [tuple([key for key in items if key not in forced]) for items in whole.inputs]
-    free = replace(whole, inputs=tuple(inputs))
-    results, prices = dict(enumerate(free.results)), dict(enumerate(free.prices))
-    choices = Choices(everywhere, results, dict(enumerate(inputs)), prices)
-    found: list[Part] = []
-    for piece in apart(choices, forced):
-        own = among(free, piece.candidates).problem
-        demands = tuple(sorted(forced.intersection(own.writers())))
-        numbers = tuple([part.candidates[number] for number in piece.candidates])
-        found.append(Part(replace(own, demands=demands), numbers))
-    return found
-
-
-def _less(piece: Part, arcs: Container[Arc]) -> Part:
-    """A piece in which the candidates of arcs do not write their classes."""
-    own = [
-        (key, place)
-        for place, number in enumerate(piece.candidates)
-        for key in piece.problem.results[place]
-        if (key, number) in arcs
-    ]
-    left = without(piece.problem, own)
-    return Part(left.problem, tuple([piece.candidates[number] for number in left.candidates]))
-
-
-def _best_of(piece: Part, solver: ExactSolver) -> tuple[int, ...]:
-    """The cheapest choice in a piece."""
-    chosen = outside(piece, solver.solve(piece.problem)).chosen
-    assert chosen is not None, "what the tree has is a choice"
-    return chosen
 
 
 def order_of(problem: LocalProblem, chosen: Iterable[int]) -> tuple[list[int], list[int]]:
@@ -350,25 +258,22 @@ def order_of(problem: LocalProblem, chosen: Iterable[int]) -> tuple[list[int], l
     return order, [number for number, count in zip(numbers, lacking, strict=True) if count]
 
 
-def rings_of(
-    problem: LocalProblem, chosen: Iterable[int], without: Container[Arc] = ()
-) -> list[list[Arc]]:
+def rings_of(problem: LocalProblem, chosen: Iterable[int]) -> list[list[Arc]]:
     """Classes that chosen kernels wait for in rings, no two of a kernel in common, each with the
-    kernel that it is taken from. They are not taken `without` from kernels that do not write them.
+    kernel that it is taken from.
     """
     order, waiting = order_of(problem, chosen)
     written = {item for number in order for item in problem.results[number]}
-    arcs = [(item, number) for number in waiting for item in problem.results[number]]
-    writer = {item: number for item, number in arcs if (item, number) not in without}
+    writer = {item: number for number in waiting for item in problem.results[number]}
     found: list[list[Arc]] = []
     seen: set[int] = set()
     for start in waiting:
         path: dict[int, int] = {}
-        number: int | None = start
-        while number is not None and number not in seen:
+        number = start
+        while number not in seen:
             seen.add(number)
             path[number] = next(item for item in problem.inputs[number] if item not in written)
-            number = writer.get(path[number])
+            number = writer[path[number]]
         if number in path:
             ring = list(path)
             ring = ring[ring.index(number) :]

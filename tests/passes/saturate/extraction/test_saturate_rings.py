@@ -1,5 +1,7 @@
 """Kernels that wait for each other in a ring: no choice has one, and the cheapest is found."""
 
+from typing import Any
+
 import pytest
 
 from mgn.passes.saturate.extraction import rings
@@ -71,6 +73,18 @@ def ring_in_many_ways(ways: int) -> LocalProblem:
     return LocalProblem((0, 1, *extras), tuple(results), tuple(inputs), prices)
 
 
+def without_a_choice_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A choice with rings has none without rings near it but that of all candidates."""
+    near = rings.without_rings_near
+
+    def everything(problem: LocalProblem, *rest: Any) -> tuple[tuple[int, ...], LocalProblem]:
+        chosen, founded = near(problem, *rest)
+        is_closed = rest[1] == chosen
+        return chosen if is_closed else tuple(range(len(problem.prices))), founded
+
+    monkeypatch.setattr(rings, "without_rings_near", everything)
+
+
 def test_a_ring_that_many_kernels_make_is_broken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     solved = list[LocalProblem]()
 
@@ -79,7 +93,7 @@ def test_a_ring_that_many_kernels_make_is_broken_at_once(monkeypatch: pytest.Mon
             solved.append(problem)
             return super().solve(problem, effort)
 
-    monkeypatch.setattr(rings, "_repaired", lambda problem, *_: tuple(range(len(problem.prices))))
+    without_a_choice_near(monkeypatch)
     few, many = ring_in_many_ways(2), ring_in_many_ways(7)
     assert least_cost(few, acyclic=True) == 11.5 > least_cost(few)
     for problem in (few, many):
@@ -88,14 +102,14 @@ def test_a_ring_that_many_kernels_make_is_broken_at_once(monkeypatch: pytest.Mon
         assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
         assert solution.bound == pytest.approx(cost_of(problem, solution.chosen))
         own = [item for item in solved if len(item.demands) == len(problem.demands)]
-        assert len(own) == 2
+        assert len(own) == 3
 
 
-def test_rings_are_left_out_where_no_choice_with_some_is_repaired(
+def test_rings_are_left_out_where_no_choice_without_is_near(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each of some kernels is chosen only where classes that it waits for are written otherwise."""
-    monkeypatch.setattr(rings, "_repaired", lambda problem, *_: tuple(range(len(problem.prices))))
+    without_a_choice_near(monkeypatch)
     with_rings = 0
     for problem in map(random_problem, SEEDS):
         least = least_cost(problem, acyclic=True)
