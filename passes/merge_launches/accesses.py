@@ -4,6 +4,7 @@ In: launches in order, with their kernels. Out: the bytes that each touches, and
 first one behind it that cannot be of one span with all from it on.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -51,6 +52,10 @@ class _Part:
     reader: int = -1
 
 
+def _start_of(part: _Part) -> int:
+    return part.start
+
+
 @dataclass
 class _Touched:
     """Which launch read and wrote each byte last, as parts of places."""
@@ -87,11 +92,13 @@ class _Touched:
         place, start, end = item
         parts = self._parts.setdefault(place, [_Part(0, 1 << 62)])
         for edge in (start, end):
-            at = next(n for n, part in enumerate(parts) if part.start <= edge < part.end)
+            at = bisect_right(parts, edge, key=_start_of) - 1
             part = parts[at]
             if part.start < edge:
                 parts[at : at + 1] = [replace(part, end=edge), replace(part, start=edge)]
-        return [part for part in parts if start <= part.start and part.end <= end]
+        return parts[
+            bisect_left(parts, start, key=_start_of) : bisect_left(parts, end, key=_start_of)
+        ]
 
 
 def accesses(launch: LaunchOp, kernels: Mapping[str, FuncOp]) -> Accesses:
