@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -220,8 +221,8 @@ def test_a_signal_ends_a_run_behind_its_step_and_a_second_one_at_once(
 
     trainer, save = StandIn(), tmp_path / "a.safetensors"
     with soft_end(said.append) as end:
-        calls = [send, end]
-        history = fit(trainer, examples(), epochs=3, save=save, callbacks=calls, progress=False)
+        looking: dict[str, Any] = {"callbacks": [send], "interrupted": end, "progress": False}
+        history = fit(trainer, examples(), epochs=3, save=save, **looking)
         assert end.is_asked
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)

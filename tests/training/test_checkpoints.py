@@ -255,6 +255,48 @@ def test_an_interrupted_run_is_saved_and_evaluated_where_a_whole_one_is(
     assert left == replace(right, run=left.run)
 
 
+@pytest.mark.parametrize("steps", [14, 12])
+def test_an_evaluation_is_interrupted_too(tmp_path: Path, steps: int) -> None:
+    """It may take longer than who interrupts a run waits, behind the last step as well."""
+    looking: dict[str, Any] = {"steps": steps, "every": 5, "eval": examples(20, 1)}
+    whole = fit(StandIn(), examples(), progress=False, **looking, save=tmp_path / "b.safetensors")
+    files: dict[str, Any] = {"save": tmp_path / "a.safetensors", "log": tmp_path / "a.jsonl"}
+    trainer, seen = StandIn(), list[int]()
+
+    def interrupted() -> bool:
+        """Behind the second of three batches of the last evaluation."""
+        seen.append(trainer.steps)
+        return seen.count(steps) == 3
+
+    begun = fit(trainer, examples(), progress=False, **looking, **files, interrupted=interrupted)
+    assert begun.stopped == "interrupted"
+    assert [record.step for record in begun.evaluations] == [5, 10]
+    header = read_checkpoint(files["save"]).header
+    assert (header.step, header.evaluated) == (steps, False)
+    ended = fit(StandIn(), examples(), progress=False, **looking, **files, resume=True)
+    assert ended.evaluations == whole.evaluations
+    left, right = (read_checkpoint(tmp_path / f"{name}.safetensors").header for name in "ab")
+    assert left == replace(right, run=left.run)
+
+
+def test_a_run_that_is_resumed_without_a_log_knows_the_last_losses(tmp_path: Path) -> None:
+    """The line of a look has their mean, and the best checkpoint without evaluations the last."""
+
+    def lines(name: str, *stops: int) -> list[str]:
+        said: list[str] = []
+        for stop in (*stops, None):
+            trainer = StandIn(lr=-0.05)  # so that it gets worse
+            options: dict[str, Any] = {"every": 3, "keep_best": True, "progress": False}
+            options |= {"save": tmp_path / f"{name}.safetensors", "resume": bool(said)}
+            ends = (lambda stop=stop, held=trainer: held.steps == stop) if stop else None
+            fit(trainer, examples(), epochs=2, **options, interrupted=ends, say=said.append)
+        return [line for line in said if line.startswith("epoch")]
+
+    assert lines("a", 6, 8) == lines("b")
+    left, right = (read_checkpoint(tmp_path / f"{name}.best.safetensors").header for name in "ab")
+    assert left.step == right.step == 3
+
+
 def test_an_evaluation_that_failed_is_done_by_the_run_that_is_resumed(tmp_path: Path) -> None:
     files: dict[str, Any] = {"save": tmp_path / "a.safetensors", "progress": False}
     once = iter([{name: array[:8] for name, array in examples().items()}])
@@ -276,6 +318,14 @@ def failing_callback(event: Event) -> None:
     """Somebody's error at the fourth step."""
     if event.step == 4:
         raise OSError("a disk is gone")
+
+
+def test_an_error_of_the_last_evaluation_leaves_the_steps_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    with pytest.raises(OSError, match="a disk is gone"):
+        fit(StandIn(), examples(), steps=5, eval=failing_data(), save=path, progress=False)
+    header = read_checkpoint(path).header
+    assert (header.step, header.evaluated) == (5, False)
 
 
 @pytest.mark.parametrize(
@@ -312,3 +362,24 @@ def test_a_step_that_failed_leaves_the_last_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(MgnError, match="the device is lost"):
         fit(Fails(), examples(), epochs=2, save=path, progress=False)
     assert read_checkpoint(path).header.step == 7
+
+
+def test_batches_whose_step_could_not_be_completed_leave_the_last_checkpoint(
+    tmp_path: Path,
+) -> None:
+    """No run can go on from all batches of a step."""
+
+    class Fails(StandIn):
+        """No memory for the update of the third step, whose gradients are there."""
+
+        def step(self, batch: Any) -> Any:
+            if (self.steps, self.pending) == (2, 1):
+                self.pending = 2
+                raise MgnError("no memory is left")
+            return super().step(batch)
+
+    path = tmp_path / "a.safetensors"
+    with pytest.raises(MgnError, match="no memory is left"):
+        fit(Fails(accumulate=2), examples(), epochs=2, every=1, save=path, progress=False)
+    header = read_checkpoint(path).header
+    assert (header.step, header.position.batch) == (2, 4)

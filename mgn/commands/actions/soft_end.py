@@ -1,7 +1,7 @@
 """Ends a run at a good moment where a signal asks for its end.
 
-In: SIGINT, which Ctrl-C sends, or SIGTERM. Out: the run ends behind the step that it is at, and is
-saved; at a second signal it ends at once.
+In: SIGINT, which Ctrl-C sends, or SIGTERM. Out: the run ends behind the step, or the batch of a
+step or an evaluation, that it is at, and is saved; at a second signal it ends at once.
 """
 
 import signal
@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from mgn.training.run.trainee import Event, Interruption
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class SoftEnd:
-    """A callback of a run that ends it once a signal has come."""
+    """Says whether a run is to end: once a signal has come."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.is_asked = False
@@ -29,9 +27,8 @@ class SoftEnd:
         self.is_asked = True
         self._say(f"{signal.Signals(number).name}: the run ends behind this step")
 
-    def __call__(self, event: Event) -> None:
-        if self.is_asked and event.kind in ("step", "batch"):
-            raise Interruption("interrupted")
+    def __call__(self) -> bool:
+        return self.is_asked
 
 
 @contextmanager

@@ -138,7 +138,7 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> bool:
             save_not_finite=arguments.save_not_finite,
             progress=False if arguments.no_progress else None,
             say=tell,
-            callbacks=[end],
+            interrupted=end,
         )
     if arguments.save_params is not None and crew.is_first:
         _save_params(trainer, arguments.save_params, arguments.save_not_finite)

@@ -69,6 +69,8 @@ class Header:
     """What `best` is of: the metric, or the loss; None in files that do not say so."""
     evaluated: bool = True
     """Whether the evaluation was done that is due at the step, if one is."""
+    recent: list[float] = field(default_factory=list[float])
+    """The losses of the last few steps."""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ def fit(
     metric: str | None = None,
     every: int | None = None,
     callbacks: Iterable[Callback] = (),
+    interrupted: Callable[[], bool] | None = None,
     save: str | Path | None = None,
     keep: int = 1,
     keep_best: bool = False,
@@ -71,9 +72,11 @@ def fit(
     which the first NaN or infinity came, and makes steps slower. `norms` notes the norm of each
     parameter with each step. A state that is no longer finite is saved only with `save_not_finite`;
     without it the last good checkpoint stays. A callback is called with each `Event`, and may raise
-    `StopTraining`. `progress` is whether there is a bar; by default where stderr is a terminal.
-    `say` takes lines for the reader where there is no bar. Several ranks all call it, with the same
-    options and the same whole batches; the first one writes files and talks to the reader.
+    `StopTraining`. `interrupted` is asked behind each batch, of evaluations too, whether the run is
+    to be saved at once and to end. `progress` is whether there is a bar; by default where stderr is
+    a terminal. `say` takes lines for the reader where there is no bar. Several ranks all call it,
+    with the same options and the same whole batches; the first one writes files and talks to the
+    reader.
 
     MgnError with what is wrong with data, files or options, most of it before the first step.
     """
@@ -120,6 +123,7 @@ def fit(
     if found is not None:
         run.resume(found.header)
     run.files, run.callbacks = files, callbacks
+    run.interrupted = run.interrupted if interrupted is None else interrupted
     if crew.is_first:
         run.curves = None if curves is None else Curves(curves, run_name, overwrite)
         run.events = None if tensorboard is None else EventFiles(tensorboard)

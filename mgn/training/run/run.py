@@ -7,7 +7,8 @@ records in a `History`, a log, checkpoints, and events for callbacks.
 import contextlib
 import math
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,6 +52,8 @@ class Run:
     events: EventFiles | None = None
     files: Checkpoints | None = None
     callbacks: tuple[Callback, ...] = ()
+    interrupted: Callable[[], bool] = staticmethod(lambda: False)
+    """Whether the run is to end soon."""
     best: float | None = None
     since_best = 0
     saved: str | None = None
@@ -78,6 +81,7 @@ class Run:
         self.name = name
         self._seen: tuple[int, int] | None = self._now
         self._kept = self._now
+        self._recent = deque[float](maxlen=_RECENT)
         self._seconds = 0.0
         self._rate = 0.0
         self._finite = FiniteCheck(trainer) if wanted.check_finite else None
@@ -86,10 +90,11 @@ class Run:
         self._skips = Skips(history, show)
 
     def resume(self, header: Header) -> None:
-        """Goes on with what a checkpoint says of the evaluations so far."""
+        """Goes on with what a checkpoint says of the last losses and of the evaluations so far."""
         self.saved = f"step {header.step}"
         if header.criterion in (None, self.criterion):
             self.best, self.since_best = header.best, header.since_best
+        self._recent.extend(header.recent)
         if not header.evaluated:
             self._seen = None
 
@@ -115,9 +120,17 @@ class Run:
         self.show.begin(total, self.trainer.steps)
         if self._is_over(last_epoch, last_step):
             self.show.say(f"nothing is left to do behind step {self.trainer.steps}")
-        is_said = False
         if self.files is not None and not self.wanted.save_not_finite:
             self._guard.begin()
+        try:
+            self._go(last_epoch, last_step)
+        except Exception:
+            self._rescue()
+            raise
+
+    def _go(self, last_epoch: int | None, last_step: int | None) -> None:
+        """The same, once it has begun."""
+        is_said = False
         try:
             self._check_patience()
             self._look_if_due()
@@ -126,15 +139,16 @@ class Run:
                 self._epoch(last_step)
                 is_said = is_said or self._said_what_is_left_out()
         except StopTraining as reason:
-            self.history.stopped = str(reason) or "a callback ended the run"
-            self.show.say(f"stopped at step {self.trainer.steps}: {self.history.stopped}")
+            self._note_end(reason)
             if isinstance(reason, Interruption):
                 self._interrupt()
                 return
-        except Exception:
-            self._rescue()
-            raise
         self._finish()
+
+    def _note_end(self, reason: StopTraining) -> None:
+        """Notes why the run ends before its time."""
+        self.history.stopped = str(reason) or "a callback ended the run"
+        self.show.say(f"stopped at step {self.trainer.steps}: {self.history.stopped}")
 
     def _said_what_is_left_out(self) -> bool:
         """Says what makes no whole batch, where there is such a thing."""
@@ -196,6 +210,7 @@ class Run:
             self._finite.after(results)
         self._rate = _rate(self._rate, seconds)
         loss = values[self.trainer.loss]
+        self._recent.append(loss)
         if not math.isfinite(loss) and not self._is_lost:
             self._is_lost = True
             hint = f"{argument_name('check_finite')} names the operation that made it"
@@ -217,14 +232,13 @@ class Run:
 
     def _look(self) -> None:
         """Evaluates, saves and draws; StopTraining where it gets no better."""
-        self._seen = self._now
         try:
             values = self._evaluate()
         except MgnError:
             if self.files is not None:
-                self._seen = None
                 self._save(self.files)  # it is no better than others as long as that is not known
             raise
+        self._seen = self._now
         is_saved = self.files is not None and self._save(self.files)
         is_best = is_saved and self.wanted.keep_best and not self.since_best
         if is_best and self.files is not None and self._crew.is_first:
@@ -250,11 +264,10 @@ class Run:
         epoch = self.position.epoch if self.position.batch else self.position.epoch - 1
         values: dict[str, float] = {}
         if self.evaluated is not None:
-            values = evaluate(self.trainer, self.evaluated, self.wanted.metric)
+            values = evaluate(self.trainer, self.evaluated, self.wanted.metric, self._end_if_asked)
             self._note(Evaluation(self.trainer.steps, max(epoch, 0), values))
         self._compare(values)
-        recent = [item.values[self.trainer.loss] for item in self.history.steps[-_RECENT:]]
-        mean = sum(recent) / len(recent) if recent else math.nan
+        mean = sum(self._recent) / len(self._recent) if self._recent else math.nan
         said = "".join(f", evaluated {name} {value:.4f}" for name, value in values.items())
         line = f"epoch {max(epoch, 0) + 1}, step {self.trainer.steps}: "
         self.show.say(f"{line}{self.trainer.loss} {mean:.4f}{said}{self._skips.text}")
@@ -267,8 +280,8 @@ class Run:
         name = metric.name if metric is not None else self.trainer.loss
         if name in values:
             value = values[name]
-        elif self.history.steps:
-            value = self.history.steps[-1].values[self.trainer.loss]
+        elif self._recent:
+            value = self._recent[-1]
         else:
             return
         better = self.best is None or (value > self.best if rises else value < self.best)
@@ -299,6 +312,7 @@ class Run:
             self.since_best,
             self.criterion,
             self._seen == self._now,
+            list(self._recent),
         )
         if self._crew.is_first:
             files.write(Checkpoint(header, state))
@@ -318,9 +332,12 @@ class Run:
 
     def _rescue(self) -> None:
         """Saves the steps before an error, as one of the data, a log or a callback, if it can: that
-        error is the one to tell. A step that was found not finite is to be found again.
+        error is the one to tell. A step that was found not finite is to be found again, and nothing
+        goes on from one that has all its batches and was not completed.
         """
         if self.files is None or self._kept == self._now or self._finite is not None:
+            return
+        if self.trainer.pending == self.trainer.accumulate:
             return
         if self._crew.size > 1:  # the others do not know of it yet
             return
@@ -330,9 +347,15 @@ class Run:
 
     def _finish(self) -> None:
         """What the last look left to do."""
-        if self._seen != self._now:
-            with contextlib.suppress(StopTraining):
-                self._look()
+        if self._seen == self._now:
+            return
+        try:
+            self._look()
+        except Interruption as reason:
+            self._note_end(reason)
+            self._interrupt()
+        except StopTraining:
+            pass
 
     def _note(self, record: StepRecord | Evaluation) -> None:
         self.history.add(record)
@@ -343,22 +366,38 @@ class Run:
 
     def _tell(self, kind: Any, values: Mapping[str, float]) -> None:
         """Calls the callbacks; StopTraining on all ranks where it is raised on one."""
-        reason: tuple[str, bool] | None = None
+        reason: StopTraining | None = None
         try:
             for callback in self.callbacks:
                 epoch = self.position.epoch
                 callback(Event(kind, self.trainer.steps, epoch, values, self.trainer, self.history))
         except StopTraining as raised:
-            reason = str(raised), isinstance(raised, Interruption)
-        reasons = self._crew.exchange(f"the end of step {self.trainer.steps}", reason)
+            reason = raised
+        self._end_if_asked(reason)
+
+    def _end_if_asked(self, reason: StopTraining | None = None) -> None:
+        """StopTraining on all ranks where one has a reason, Interruption where one is asked to end
+        soon.
+        """
+        if reason is None and self.interrupted():
+            reason = Interruption("interrupted")
+        own = None if reason is None else (str(reason), isinstance(reason, Interruption))
+        reasons = self._crew.exchange(f"the end of step {self.trainer.steps}", own)
         for given in reasons:
             if given is not None:
                 text, is_urgent = given
                 raise Interruption(text) if is_urgent else StopTraining(text)
 
 
-def evaluate(trainer: Trainee, batches: Batches, metric: Metric | None = None) -> dict[str, float]:
-    """The mean loss over whole batches, and a metric over all examples."""
+def evaluate(
+    trainer: Trainee,
+    batches: Batches,
+    metric: Metric | None,
+    behind_each: Callable[[], None],
+) -> dict[str, float]:
+    """The mean loss over whole batches, and a metric over all examples. Behind each batch something
+    is called.
+    """
     loss = parse_metric(trainer.loss)
     means = [Mean(loss), *([] if metric is None else [Mean(metric)])]
     for batch, count in batches.evaluation():
@@ -366,6 +405,7 @@ def evaluate(trainer: Trainee, batches: Batches, metric: Metric | None = None) -
         size = next((len(batch[name]) for name in batch if batch[name].ndim), 1)
         for mean in means if count != 0 else ():
             mean.add({**batch, **results}, size, count)
+        behind_each()
     sums = crew_of(trainer).exchange("means", [(mean.total, mean.weight) for mean in means])
     for place, mean in enumerate(means):
         mean.total = sum(item[place][0] for item in sums)
