@@ -15,7 +15,7 @@ a logic program by SAT solvers", 2004, add formulas of loops to a logic program 
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from mgn.passes.saturate.extraction.components import LocalProblem
+from mgn.passes.saturate.extraction.components import LocalProblem, Part
 from mgn.passes.saturate.extraction.elimination import tree_of
 from mgn.passes.saturate.extraction.exact import (
     PROVED,
@@ -48,11 +48,17 @@ def choice_soon(problem: LocalProblem, solver: ExactSolver, beam: int) -> tuple[
     closed = found_soon(problem, solver.work, beam, solver.parts(problem))
     if closed is None or not rings_of(problem, closed):
         return closed
-    return without_rings(problem, closed, tree_of(problem))
+    tree = tree_of(problem)
+    if (part := _obtainable(problem, tree)) is not None:
+        soon = choice_soon(part.problem, solver, beam)
+        return None if soon is None else tuple([part.candidates[number] for number in soon])
+    return without_rings(problem, closed, tree)
 
 
 def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolver) -> Solution:
     """The choice without rings of least cost, from the cheapest closed ones."""
+    if (part := _obtainable(problem, tree)) is not None:
+        return outside(part, as_a_whole(part.problem, tree_of(part.problem), solver))
     best, bound, relaxed = UNKNOWN, 0.0, None
     founded = problem
     while True:
@@ -68,6 +74,14 @@ def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolv
             return best
         if solver.near > PROVED and len(problem.prices) > LONG:
             return best
+
+
+def _obtainable(problem: LocalProblem, tree: Mapping[int, int]) -> Part | None:
+    """The problem without candidates that read what only rings write; None where none does."""
+    numbers = [
+        number for number, items in enumerate(problem.inputs) if all(item in tree for item in items)
+    ]
+    return among(problem, numbers) if len(numbers) < len(problem.inputs) else None
 
 
 def may_do(problem: LocalProblem, chosen: Iterable[int], bound: float, solver: ExactSolver) -> bool:

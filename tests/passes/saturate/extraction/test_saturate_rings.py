@@ -45,6 +45,17 @@ def test_a_ring_is_broken_though_there_is_no_time_to_look_for_the_best_way() -> 
     assert solution.bound <= least_cost(problem, acyclic=True)
 
 
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+def test_what_only_a_ring_writes_is_left_out(seconds: float) -> None:
+    """Classes 1 and 2 are written from each other alone, and 0 from the one or from nothing."""
+    problem = LocalProblem(
+        (0,), ((0,), (1,), (2,), (0,)), ((1,), (2,), (1,), ()), (1.0, 1.0, 1.0, 9.0)
+    )
+    solution = cheapest_choice(problem, ExactSolver(Work(seconds)))
+    assert (solution.chosen, solution.bound) == ((3,), 9.0)
+    assert choice_soon(problem, ExactSolver(Work(seconds)), 8) == (3,)
+
+
 @pytest.mark.parametrize("beam", [1, 8])
 def test_a_choice_that_is_found_soon_has_no_ring_either(beam: int) -> None:
     broken = 0
