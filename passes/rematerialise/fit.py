@@ -35,7 +35,7 @@ MOST_TRIED, GOOD = 200, 1.01
 ATTEMPTS = 2
 """How often a plan is improved whose values, once packed, have no room."""
 
-TIGHTER, WIDER = (1.0, 0.97, 0.93, 0.87), (0.45, 0.6, 0.8)
+TIGHTER, OF_ALL = (1.0, 0.97, 0.93, 0.87), (0.45, 0.6, 0.8)
 """Parts of the arena that a programme may fill: gaps between values take the rest. And parts of the
 arena without repeated tasks for which a programme is solved where those come to nothing.
 """
@@ -87,11 +87,12 @@ def _rank(item: Fitted, room: int) -> tuple[float, float]:
 
 def _repeated(problem: Problem, order: Sequence[int], room: int, plain: Fitted) -> list[Fitted]:
     """Plans of an order that compute again, where `plain` does not fit. The programme counts more
-    than lives while a chain runs, so one of more room may come to a plan that fits.
+    than lives while a chain runs, so one of more room may come to a plan that fits; so may one of
+    less room, whose plan a smaller arena would have.
     """
     found: list[Fitted] = []
     rooms = [int(room * part) for part in TIGHTER]
-    rooms += [size for part in WIDER if (size := int(plain.arena * part)) > room]
+    rooms += [int(plain.arena * part) for part in OF_ALL]
     bound = 0.0
     for longest in CHAINS:
         stages = Stages(problem, order, longest)

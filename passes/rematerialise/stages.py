@@ -36,6 +36,7 @@ class Stages:
 
     `needs` has, by value and stage, where it is read by tasks of the order; `asked` the same with
     those that run again. `repeats` has the place of what runs again, by task and stage.
+    `committed` is the place of the first task that commits, or of the end.
     """
 
     problem: Problem
@@ -43,6 +44,7 @@ class Stages:
     longest: int = CHAINS[0]
     count: int = 0
     place: list[int] = field(default_factory=list[int])
+    committed: int = 0
     needs: list[dict[int, Need]] = field(default_factory=list[dict[int, Need]])
     asked: list[dict[int, Need]] = field(default_factory=list[dict[int, Need]])
     repeats: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
@@ -53,6 +55,8 @@ class Stages:
         self.place = [0] * length
         for position, number in enumerate(self.order):
             self.place[number] = position
+        commits = (self.place[number] for number in self.order if problem.tasks[number].commits)
+        self.committed = min(commits, default=length)
         self.needs = [{} for _ in problem.sizes]
         for position, number in enumerate(self.order):
             for item in problem.tasks[number].reads:
@@ -112,10 +116,12 @@ class Stages:
                 _need(self.asked[item], stage, first)
 
     def _may_run(self, task: int, stage: int) -> bool:
-        """Whether a task may run once more in a stage: nothing has overwritten what it reads."""
-        row = self.problem.tasks[task]
-        last = self.begin(stage + 1) - 1
-        return row.again and all(self.place[later] >= last for later in row.ahead_of)
+        """Whether a task may run once more in a stage: nothing has overwritten what it reads, and
+        nothing has committed.
+        """
+        row, last = self.problem.tasks[task], self.begin(stage + 1) - 1
+        is_there = all(self.place[later] >= last for later in row.ahead_of)
+        return row.again and is_there and self.committed >= last
 
 
 def _need(needs: dict[int, Need], stage: int, position: int) -> None:

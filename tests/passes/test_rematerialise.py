@@ -163,6 +163,27 @@ def test_what_runs_again_behind_a_state_has_states_written_early() -> None:
     assert not fit(problems, 300).early
 
 
+def test_what_may_run_again_ahead_of_states_is_preferred_to_states_written_early() -> None:
+    """The first value would be the cheaper one to make again, but behind a task that commits."""
+
+    def problem(commits: bool) -> Problem:
+        tasks = [
+            Task((), (0,), 1.0),
+            Task((), (1,), 2.0),
+            Task((0, 1), (2,), 1.0),
+            Task((2,), (3,), 1.0),
+            Task((3,), (4,), 1.0),
+            Task((1, 4), (5,), 1.0),
+            Task((5,), (), 1.0, again=False, commits=commits, behind=frozenset(range(6))),
+            Task((0,), (), 1.0, again=False, commits=commits, behind=frozenset(range(7))),
+        ]
+        return Problem(tasks, [100, 100, 1, 150, 1, 1], frozenset())
+
+    found = fit([problem(True), problem(False)], 260)
+    assert not found.early and found.plan.repeated == [1] and found.arena <= 260
+    check(problem(True), found.plan)
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [("4GiB", 4 << 30), ("512 MiB", 512 << 20), ("1.5kb", 1500), ("77", 77), (4096, 4096)],

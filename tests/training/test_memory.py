@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import mgn
+from benchmarks.budgets import decoder
 from mgn.builder import GraphBuilder
 from mgn.commands import opt, run, train
 from mgn.dialects.kernel import DEVICES
@@ -61,6 +62,16 @@ def test_steps_in_the_least_memory_have_the_same_bits(monkeypatch: pytest.Monkey
 def same(given: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> None:
     for name in wanted:
         assert given[name].tobytes() == wanted[name].tobytes(), name
+
+
+def test_a_budget_has_a_plan_where_a_smaller_one_has() -> None:
+    free = mgn.Trainer(decoder())
+    memory = free.executable.report.memory
+    assert memory is not None
+    budgets = [int(free.executable.allocated - part * memory.arena) for part in (0.5, 0.45, 0.35)]
+    trainers = [mgn.Trainer(decoder(), memory=budget) for budget in budgets]
+    peaks = [trainer.executable.allocated for trainer in trainers]
+    assert all(peak <= budget for peak, budget in zip(peaks, budgets, strict=True))
 
 
 def test_both_graphs_of_an_accumulated_step_have_the_budget() -> None:
