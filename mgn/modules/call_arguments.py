@@ -31,7 +31,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "prepare": ((bool,), "True or False"),
     "resident": ((str,), "'auto' or 'off'"),
     "state": ((Mapping,), "arrays by name, as state() gives them"),
-    "metric": ((str, type(None)), "such as 'accuracy(logits, labels)'"),
+    "metric": ((str, type(None)), "a call such as 'accuracy(logits, labels)'"),
     "save": ((str, PathLike, type(None)), "a path"),
     "log": ((str, PathLike, type(None)), "a path"),
     "curves": ((str, PathLike, type(None)), "a path"),

@@ -371,7 +371,10 @@ def test_nobody_elses_log_is_replaced(tmp_path: Path) -> None:
         ({"keep": 0, "save": "a.safetensors"}, "keep takes a whole number of at least 1, not 0"),
         ({"keep": "2"}, "keep takes a whole number of at least 1, not '2'"),
         ({"save": 3}, "fit: 'save' takes a path, not int"),
-        ({"metric": 3}, r"fit: 'metric' takes such as 'accuracy\(logits, labels\)', not int"),
+        (
+            {"metric": 3},
+            r"fit: 'metric' takes a call such as 'accuracy\(logits, labels\)', not int",
+        ),
         ({"metric": "mae(prediction, y)"}, "there is none"),
         ({"metric": "mae(a, y)", "eval": examples()}, "the graph has no 'a'"),
         ({"eval": {"x": examples()["x"]}}, "the eval data: there is no array 'y'"),
