@@ -143,6 +143,14 @@ class _RowWriter:
             key: frozenset().union(*(self.near[number] for number in numbers)) - self.free
             for key, numbers in self.writers.items()
         }
+        self.beside = {
+            key: frozenset().union(*[self.writes[number] for number in numbers])
+            for key, numbers in self.writers.items()
+        }
+        self.sources = {
+            key: {number: self.taken[key, number] for number in numbers}
+            for key, numbers in self.writers.items()
+        }
 
     def rows(self) -> Rows:
         rows = Rows()
@@ -156,7 +164,7 @@ class _RowWriter:
         for key in self.writers:
             for item, reading in self._reading(key, self._direct(key)).items():
                 if item not in self.free:
-                    row = self._sources(key, item, self._first(reading))
+                    row = dict.fromkeys(self._sources(key, item, reading).values(), 1.0)
                     rows.add(self._without(row, key, reading), 0.0)
         return rows
 
@@ -185,42 +193,45 @@ class _RowWriter:
                 nearest &= ~(must[item] & ~(1 << item))
         return {**direct, **{item: set(self.writers[key]) for item in bits_of(nearest)}}
 
-    def _first(self, reading: Set[int]) -> int:
-        return min([self.place[number] for number in reading])
-
-    def _sources(self, key: int, item: int, first: int) -> dict[int, float]:
-        """From where `item` can be taken by writers of `key` from a place in the order on."""
-        row: dict[int, float] = {}
-        for number in self.writers.get(item, ()):
-            if key not in self.writes[number] or self.place[number] >= first:
-                row[self.taken[item, number]] = 1.0
-        return row
+    def _sources(self, key: int, item: int, reading: Set[int]) -> dict[int, int]:
+        """From where `item` can be taken by these writers of `key`, as candidates and columns:
+        those that write `key` too do not stand before these writers in the order.
+        """
+        sources = self.sources.get(item, {})
+        if key not in self.beside.get(item, ()):
+            return sources
+        first = min([self.place[number] for number in reading])
+        return {
+            number: column
+            for number, column in sources.items()
+            if key not in self.writes[number] or self.place[number] >= first
+        }
 
     def _without(self, row: dict[int, float], key: int, reading: Set[int]) -> dict[int, float]:
         """The row less what is taken of `key` from those who need it."""
+        columns = self.sources[key]
         for number in reading:
-            column = self.taken[key, number]
+            column = columns[number]
             row[column] = row.get(column, 0.0) - 1.0
         return row
 
     def _detours(self, key: int, direct: Mapping[int, set[int]]) -> Iterator[dict[int, float]]:
         """The rows for what some writers of `key` read, and others through what they read."""
         through: dict[int, list[int]] = {}
+        nobody, near = set[int](), self.near
         for middle, reading in direct.items():
             for item in self.around.get(middle, ()):
-                if item not in (key, middle) and not reading <= direct.get(item, set()):
+                if item not in (key, middle) and not reading <= direct.get(item, nobody):
                     through.setdefault(item, []).append(middle)
         for item, middles in through.items():
             ways = [[middle] for middle in middles] if item in direct else []
             if len(middles) > 1:
                 ways.append(middles)
             for way in ways:
-                reading = direct.get(item, set()).union(*(direct[middle] for middle in way))
-                first = self._first(reading)
-                row = self._sources(key, item, first)
+                reading = direct.get(item, nobody).union(*[direct[middle] for middle in way])
+                row = dict.fromkeys(self._sources(key, item, reading).values(), 1.0)
                 for middle in way:
-                    for number in self.writers[middle]:
-                        apart = key not in self.writes[number] or self.place[number] >= first
-                        if apart and item not in self.near[number]:
-                            row[self.taken[middle, number]] = 1.0
+                    for number, column in self._sources(key, middle, reading).items():
+                        if item not in near[number]:
+                            row[column] = 1.0
                 yield self._without(row, key, reading)
