@@ -141,6 +141,7 @@ def undominated(choices: Choices, there: Callable[[int], int] | None = None) -> 
     order.sort()
     alone: dict[int, list[int]] = {}
     joint: dict[int, list[int]] = {}
+    written: dict[int, frozenset[int]] = {}
     chosen: list[int] = []
     for _, _, count, number in order:
         mine = results[number]
@@ -150,9 +151,8 @@ def undominated(choices: Choices, there: Callable[[int], int] | None = None) -> 
             rivals = [*alone.get(mine[0], ()), *rivals]
         else:
             kept = joint
-            if rivals:
-                within = frozenset(mine).issubset
-                rivals = [other for other in rivals if within(results[other])]
+            written[number] = writes = frozenset(mine)
+            rivals = [other for other in rivals if writes <= written[other]]
         if rivals and _reads_as_much(number, rivals, inputs, there):
             continue
         chosen.append(number)
