@@ -128,6 +128,7 @@ class Program:
         Any values do, with their signs set right: each column lies between 0 and 1, and one that
         costs less than nothing besides is taken whole (A. Neumaier, O. Shcherbina, "Safe bounds in
         linear and mixed-integer linear programming", 2004). So no tolerance of the solver is in it.
+        A product of vectors would be summed by several threads, in an order of the machine's.
         """
         columns, values, starts, lower, upper = self.rows.arrays()
         duals = np.where((duals < 0.0) & np.isinf(upper), 0.0, duals)
@@ -136,7 +137,7 @@ class Program:
             columns, values * np.repeat(duals, np.diff(starts)), minlength=self.columns.count
         )
         reduced = self.costs - paid
-        bound = float(duals @ limits + np.minimum(reduced, 0.0).sum())
+        bound = float((duals * limits).sum() + np.minimum(reduced, 0.0).sum())
         return max(bound, 0.0) / self.scale, reduced / self.scale
 
     def _add(self, rows: Rows) -> None:
