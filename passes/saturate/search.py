@@ -27,7 +27,7 @@ from mgn.passes.saturate.candidates.prepared_copies import prepared_copies
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
 from mgn.passes.saturate.egraph.view import View
-from mgn.passes.saturate.extraction.chosen_joins import BEAM, extract_joined
+from mgn.passes.saturate.extraction.chosen_joins import extract_joined
 from mgn.passes.saturate.extraction.extract import Extractor, extract, work_for
 from mgn.passes.saturate.extraction.report import PROVED
 from mgn.passes.saturate.extraction.selection import Selection
@@ -101,7 +101,7 @@ class Search:
         with timed(self.seconds, "extract"):
             work = work_for(rough, budget)
             given = work.left
-            chosen = Extractor(rough, work).soon(BEAM)
+            chosen = Extractor(rough, work).soon()
         found = self._candidates(self.limits, _kernels(rough, chosen))
         work.left += work_for(found, budget).left - given
         return self._choice(found, work)

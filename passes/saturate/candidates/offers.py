@@ -239,10 +239,8 @@ class _Offers:
             sets = list(self._subsets(extras))
             prices = self.priced.prices_with(known, extras, sets, types)
             for chosen, alone in zip(sets, prices, strict=True):
-                results, price = (
-                    (0, *[names[item] for item in chosen]),
-                    price_per_run(alone, prepared),
-                )
+                results = (0, *[names[item] for item in chosen])
+                price = price_per_run(alone, prepared)
                 facts = self.priced.facts_of(known, (*cut.results, *chosen), types)
                 yield Template(body, form, results, leaves, inputs, price, facts)
 

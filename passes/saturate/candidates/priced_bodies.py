@@ -189,7 +189,7 @@ class PricedBodies:
         price = known.prices.get(ends)
         if price is not None:
             return price
-        facts = self._facts(known, ends, types) if self._says(known) else ()
+        facts = self.facts_of(known, results, types)
         if ends not in known.prices:
             own = known.body, known.kernel, results, types, self.signatures, self.device
             if gone_over is None:

@@ -50,9 +50,6 @@ WIDE = 20
 are joined before it. Of other problems a second proof takes no more than that.
 """
 
-BEAM = 8
-"""States kept of each table for the choice whose kernels are joined before the first proof."""
-
 FEW, LOOK = 2_000, 0.1
 """Candidates up to which the kernels of any two chosen ones are looked at besides, and the share of
 the work that is left which that may take: of more they seldom bring anything in that work.
@@ -73,7 +70,7 @@ def extract_joined(
     extractor = Extractor(found, work)
     begun: Sequence[int] = ()
     if work.left > 0.0 and extractor.is_wider(WIDE):
-        begun = offer_joins(view, found, extractor.soon(BEAM), device, limits)
+        begun = offer_joins(view, found, extractor.soon(), device, limits)
         extractor = Extractor(found, work)
     return join_chosen(view, found, extractor.best(begun), device, limits, work)
 

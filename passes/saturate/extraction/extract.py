@@ -17,7 +17,7 @@ from mgn.passes.saturate.extraction.components import LocalProblem, Part, compon
 from mgn.passes.saturate.extraction.elimination import is_wider
 from mgn.passes.saturate.extraction.exact import ExactSolver, Solution
 from mgn.passes.saturate.extraction.long_problems import cheapest_choice
-from mgn.passes.saturate.extraction.rings import LONG, choice_soon, order_of
+from mgn.passes.saturate.extraction.rings import BEAM, LONG, choice_soon, order_of
 from mgn.passes.saturate.extraction.selection import Selection, select
 from mgn.passes.saturate.extraction.work import Work
 
@@ -74,7 +74,7 @@ class Extractor:
         """What a part falls into, if it is so large that this matters."""
         return self.solver.parts(part.problem) if len(part.candidates) >= LONG else []
 
-    def soon(self, beam: int) -> Selection:
+    def soon(self, beam: int = BEAM) -> Selection:
         """Kernels that cost little more than the cheapest ones, without a proof; `beam` is how many
         states are kept of each table.
         """
@@ -95,13 +95,11 @@ class Extractor:
         solutions: dict[LocalProblem, Solution] = table(found.memoise)
         preferred: dict[int, int] = {}
         bound = 0.0
-        rank = {number: place for place, number in enumerate(begun)}
         for part in self.parts:
             solution = solutions.get(part.problem)
             if solution is None:
-                numbers = part.candidates
-                own = [place for place, number in enumerate(numbers) if number in rank]
-                own.sort(key=lambda place, numbers=numbers: rank[numbers[place]])
+                place_of = {number: place for place, number in enumerate(part.candidates)}
+                own = [place_of[number] for number in begun if number in place_of]
                 solution = solutions[part.problem] = cheapest_choice(part.problem, solver, own)
             bound += solution.bound
             _prefer(preferred, found, part, solution.chosen)

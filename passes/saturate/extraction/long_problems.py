@@ -5,8 +5,8 @@ choice.
 
 A large problem in which each class is tied to many is bounded along its chain (`chain.py`) where
 many links are equal. A choice is improved in one neighbourhood after the other
-(`neighbourhoods.py`). Where that leaves it too far from the bound, and the links are soon solved,
-or their linear programs are near what they cost, so is the whole, and the whole is solved.
+(`neighbourhoods.py`). It may be too far from the bound then. Where the links are soon solved, or
+their linear programs are near what they cost, so is the whole. Then the whole is solved.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,9 +58,6 @@ for links and neighbourhoods.
 HALF = 0.5
 """The share of the work that is left which the whole may take, where there is another way."""
 
-BEAM = 8
-"""States kept of each table for the choice that is improved, where none is given."""
-
 
 def cheapest_choice(
     problem: LocalProblem, solver: ExactSolver, begun: Sequence[int] = ()
@@ -104,7 +101,7 @@ def _along_chain(
     """
     rough = ExactSolver(solver.work, solver.memoise, ROUGH)
     bound, is_soon = _bounded(chain, rough)
-    soon = preferring(problem, begun, tree) if begun else choice_soon(problem, rough, BEAM)
+    soon = preferring(problem, begun, tree) if begun else choice_soon(problem, rough)
     assert soon is not None, "what the tree has is a choice"
     found = improved(problem, needed.candidates, soon, chain.order, rough)
     solver.solved |= rough.solved

@@ -28,6 +28,9 @@ from mgn.passes.saturate.extraction.exact import (
 )
 from mgn.passes.saturate.extraction.relaxation import among
 
+BEAM = 8
+"""States kept of each table for a choice that is found soon."""
+
 LONG = 2_000
 """Candidates from which on a problem is looked at piece by piece."""
 
@@ -41,7 +44,9 @@ Arc = tuple[int, int]
 """A class, and the candidate that it is taken from."""
 
 
-def choice_soon(problem: LocalProblem, solver: ExactSolver, beam: int) -> tuple[int, ...] | None:
+def choice_soon(
+    problem: LocalProblem, solver: ExactSolver, beam: int = BEAM
+) -> tuple[int, ...] | None:
     """A choice without rings near the cheapest one, found soon; None where there is none. One class
     of each ring is written besides from what it needs alone.
     """
@@ -173,7 +178,7 @@ def without_rings(
         order, _ = order_of(problem, choice)
         there = {item for number in order for item in problem.results[number]}
         for ring in rings:
-            ways = [_obtaining(problem, key, tree, there) for key, _ in ring]
+            ways = [_obtaining(problem, [key], tree, there) for key, _ in ring]
             choice |= min(ways, key=lambda way: cost_of(problem, way.keys() - choice.keys()))
     return needed_of(problem, choice)
 
@@ -187,38 +192,28 @@ def preferring(
     writer = dict(tree)
     for number in reversed(preferred):
         writer.update(dict.fromkeys(problem.results[number], number))
-    pending, chosen = [*problem.demands], dict[int, None]()
-    while pending:
-        number = writer[pending.pop()]
-        if number not in chosen:
-            chosen[number] = None
-            pending += problem.inputs[number]
-    return without_rings(problem, chosen, tree)
+    return without_rings(problem, _obtaining(problem, problem.demands, writer), tree)
 
 
 def _obtaining(
-    problem: LocalProblem, key: int, tree: Mapping[int, int], there: Container[int]
+    problem: LocalProblem,
+    keys: Iterable[int],
+    writer: Mapping[int, int],
+    there: Container[int] = (),
 ) -> dict[int, None]:
-    """The kernels of the tree that write a class, and what they need that is not there."""
-    pending, found = [key], dict[int, None]()
+    """The kernels that some classes are taken from, and what they need that is not there."""
+    pending, found = [*keys], dict[int, None]()
     while pending:
         item = pending.pop()
-        if item not in there and tree[item] not in found:
-            found[tree[item]] = None
-            pending += problem.inputs[tree[item]]
+        if item not in there and writer[item] not in found:
+            found[writer[item]] = None
+            pending += problem.inputs[writer[item]]
     return found
 
 
 def needed_of(problem: LocalProblem, chosen: Iterable[int]) -> tuple[int, ...]:
     """Those of a choice without rings that first write something needed."""
-    writer = writers_of(problem, chosen)
-    pending, found = [*problem.demands], dict[int, None]()
-    while pending:
-        number = writer[pending.pop()]
-        if number not in found:
-            found[number] = None
-            pending += problem.inputs[number]
-    return tuple(found)
+    return tuple(_obtaining(problem, problem.demands, writers_of(problem, chosen)))
 
 
 def writers_of(problem: LocalProblem, chosen: Iterable[int]) -> dict[int, int]:
@@ -243,7 +238,7 @@ def _add_writers(
         number = pending.pop()
         if number not in to:
             to.add(number)
-            pending += [tree[item] for item in problem.inputs[number] if item in tree]
+            pending += [tree[item] for item in problem.inputs[number]]
 
 
 def order_of(problem: LocalProblem, chosen: Iterable[int]) -> tuple[list[int], list[int]]:
