@@ -4,7 +4,8 @@ In: a problem with states written last, and one with states written as soon as m
 the arena. Out: `Fitted`, a plan that fits, or the one of least memory that was found.
 
 What costs nothing comes first: the order of the program, other orders, states written early. Then
-tasks run again, in the order of least memory: a programme says which (`programme.py`), and a plan
+tasks run again. A programme says which, in the order of least memory (`programme.py`). Where it has
+no plan, or none near its bound, steps down from each order look for one (`descent.py`). A plan
 whose arena has room left computes again only what there is no room for (`_improved`).
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mgn.passes.rematerialise.descent import Runs, descend
 from mgn.passes.rematerialise.orders import orders
 from mgn.passes.rematerialise.programme import Programme, Solution
 from mgn.passes.rematerialise.stages import CHAINS, Stages
@@ -35,9 +37,15 @@ MOST_TRIED, GOOD = 200, 1.01
 ATTEMPTS = 2
 """How often a plan is improved whose values, once packed, have no room."""
 
-TIGHTER, OF_ALL = (1.0, 0.97, 0.93, 0.87), (0.45, 0.6, 0.8)
-"""Parts of the arena that a programme may fill: gaps between values take the rest. And parts of the
-arena without repeated tasks for which a programme is solved where those come to nothing.
+MOST_RUNS, MOST_MORE = 800_000, 200_000
+"""Runs of tasks in the plans that steps down look at: some seconds of the processor. And where a
+programme has a plan.
+"""
+
+TIGHTER, OF_ALL = (1.0, 0.97, 0.93, 0.87), 0.9
+"""Parts of the arena that a programme may fill: gaps between values take the rest. And the part of
+the room before that a programme has where those come to nothing: first of the arena without
+repeated tasks.
 """
 
 
@@ -54,9 +62,13 @@ class Fitted:
     bound: float = 0.0
 
 
+Found = tuple[Fitted, list[int]]
+"""A plan without repeated tasks, and its order."""
+
+
 def fit(problems: Sequence[Problem], room: int) -> Fitted:
     """The plan for an arena of so many bytes; `problems` are those without and with `early`."""
-    found: list[tuple[Fitted, list[int]]] = []
+    found: list[Found] = []
     for early, problem in enumerate(problems):
         for order in _distinct(problem):
             plan = plan_of(problem, order)
@@ -64,12 +76,20 @@ def fit(problems: Sequence[Problem], room: int) -> Fitted:
             if fitted.arena <= room:
                 return fitted
             found.append((fitted, order))
-    best, order = min(found, key=lambda item: item[0].arena)
-    plans = [best, *_repeated(problems[best.early], order, room, best)]
-    if not best.early and not any(item.arena <= room for item in plans):
-        best, order = min((it for it in found if it[0].early), key=lambda item: item[0].arena)
-        plans += _repeated(problems[True], order, room, best)
-    return min(plans, key=lambda item: _rank(item, room))
+    found.sort(key=lambda item: (item[0].early, item[0].arena))
+    ways = _least_of_each(found)
+    own, others = [int(room * part) for part in TIGHTER], [*_rooms(min(w[0].arena for w in ways))]
+    plans: list[Fitted] = []
+    for plain, order in ways:
+        if not plans:
+            made = _programmed(problems[plain.early], order, own, room, plain)
+            plans = [item for item in made if item.arena <= room]
+    if not any(item.seconds <= GOOD * item.bound for item in plans):
+        plans += _descents(problems, found, room, MOST_MORE if plans else MOST_RUNS)
+    for plain, order in ways:
+        if not any(item.arena <= room for item in plans):
+            plans += _programmed(problems[plain.early], order, others, room, plain)
+    return min([*plans, *(plain for plain, _ in ways)], key=lambda item: _rank(item, room))
 
 
 def _distinct(problem: Problem) -> Iterator[list[int]]:
@@ -80,19 +100,50 @@ def _distinct(problem: Problem) -> Iterator[list[int]]:
             yield order
 
 
-def _rank(item: Fitted, room: int) -> tuple[float, float]:
-    """First what fits, by its seconds; then the rest, by the arena."""
-    return (0.0, item.seconds) if item.arena <= room else (1.0, item.arena)
+def _least_of_each(found: Sequence[Found]) -> list[Found]:
+    """The order of least memory; where states are written last in it, that with `early` as well."""
+    least = min(found, key=lambda item: item[0].arena)
+    early = min((it for it in found if it[0].early), key=lambda item: item[0].arena, default=least)
+    return [least] if least[0].early else [least, early]
 
 
-def _repeated(problem: Problem, order: Sequence[int], room: int, plain: Fitted) -> list[Fitted]:
-    """Plans of an order that compute again, where `plain` does not fit. The programme counts more
-    than lives while a chain runs, so one of more room may come to a plan that fits; so may one of
-    less room, whose plan a smaller arena would have.
+def _descents(
+    problems: Sequence[Problem], found: Sequence[Found], room: int, most: int
+) -> list[Fitted]:
+    """The first plan with room of each order, or its lowest. States are written early only where
+    there is no other with room.
+    """
+    plans: list[Fitted] = []
+    runs = Runs(most)
+    for plain, order in found:
+        if plain.early and any(item.arena <= room and not item.early for item in plans):
+            break
+        problem = problems[plain.early]
+        programme = Programme(Stages(problem, order), max(room, 1))
+        for kept, plan in descend(programme, runs):
+            seconds, arena = _seconds(problem, plan), arena_of(problem, plan)
+            plans.append(replace(plain, plan=plan, arena=arena, seconds=seconds))
+            if arena <= room:
+                plans[-1] = _improved(programme, plans[-1], kept, room)
+                break
+    return plans
+
+
+def _rank(item: Fitted, room: int) -> tuple[int, float]:
+    """First what fits, states written last before such written early, by its seconds; then the
+    rest, by the arena.
+    """
+    return (int(item.early), item.seconds) if item.arena <= room else (2, item.arena)
+
+
+def _programmed(
+    problem: Problem, order: Sequence[int], rooms: Sequence[int], room: int, plain: Fitted
+) -> list[Fitted]:
+    """Plans of programmes of these rooms, up to the first that fits. A programme counts more than
+    lives while a chain runs, so one of more room may come to a plan that fits; so may one of less
+    room, whose plan a smaller arena would have.
     """
     found: list[Fitted] = []
-    rooms = [int(room * part) for part in TIGHTER]
-    rooms += [int(plain.arena * part) for part in OF_ALL]
     bound = 0.0
     for longest in CHAINS:
         stages = Stages(problem, order, longest)
@@ -104,7 +155,17 @@ def _repeated(problem: Problem, order: Sequence[int], room: int, plain: Fitted) 
             found += _plans(programme, solution, room, replace(plain, bound=bound))
             if any(item.arena <= room for item in found):
                 return found
+            if not solution.fits:
+                break
     return found
+
+
+def _rooms(arena: int) -> Iterator[int]:
+    """Parts of an arena, each smaller than the one before."""
+    size = arena * OF_ALL
+    while size >= 1:
+        yield int(size)
+        size *= OF_ALL
 
 
 def _plans(programme: Programme, solution: Solution, room: int, plain: Fitted) -> list[Fitted]:

@@ -29,6 +29,9 @@ ROWS_A_ROUND = 12
 """Places whose rows are added at a time."""
 
 NEARLY, NOTHING, HALF = 1e-6, 1e-7, 0.5
+CIRCLES = 10
+"""Iterations, for each row and column, after which a solver goes round in circles."""
+
 DECIDED, MOST_DECISIONS = 4, 400
 """A decision in so many is taken at a time; and the most times."""
 
@@ -139,7 +142,7 @@ class Programme:
     def _relaxed(self) -> np.ndarray:
         """The solution in parts of decisions, with the rows of all places that matter to it."""
         while True:
-            self._solver.run()
+            self._run()
             values = np.array(self._solver.getSolution().col_value)
             broken = [item for item in self._profile.broken(values) if item not in self._known]
             if not broken:
@@ -148,6 +151,16 @@ class Programme:
             for position in broken:
                 row, rest = self._profile.row(position), self._profile.rest(position)
                 self._add_row(row, -np.inf, rest)
+
+    def _run(self) -> None:
+        """Solves from where the solver stopped. One that goes round in circles begins anew."""
+        solver = self._solver
+        enough = CIRCLES * (solver.getNumRow() + solver.getNumCol())
+        solver.setOptionValue("simplex_iteration_limit", enough)
+        solver.run()
+        if str(solver.getModelStatus()) == "HighsModelStatus.kIterationLimit":
+            solver.clearSolver()
+            solver.run()
 
     def _rounded(self, values: np.ndarray) -> np.ndarray | None:
         """The solution with whole decisions on what is kept: those nearest to whole numbers are

@@ -1,11 +1,15 @@
 """A budget of memory: plans that fit, that compute the same, and cost what the best ones do."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mgn.diagnostics import MgnError
 from mgn.passes.rematerialise.budget import parse_bytes
+from mgn.passes.rematerialise.descent import Runs, descend
 from mgn.passes.rematerialise.fit import fit
 from mgn.passes.rematerialise.orders import orders
 from mgn.passes.rematerialise.programme import Programme
@@ -86,6 +90,34 @@ def test_a_plan_of_random_tasks_computes_all_from_what_is_there(
         sum(problem.tasks[item].seconds for item in found.plan.repeated)
     )
     assert found == fit([problem, problem], room)
+
+
+@settings(max_examples=10, deadline=None)
+@given(problems(), st.lists(st.floats(1.0, 2.0), max_size=2))
+def test_the_least_that_a_refusal_names_has_a_plan_and_so_has_all_that_is_more(
+    problem: Problem, parts: list[float]
+) -> None:
+    least = fit([problem, problem], 0).arena
+    for part in (1.0, *parts):
+        found = fit([problem, problem], int(part * least))
+        assert found.arena <= part * least
+
+
+def test_steps_down_lower_the_peak_each_time() -> None:
+    random = np.random.default_rng(0)
+    even = chain(24)
+    tasks = [replace(task, seconds=float(random.uniform(0.5, 2))) for task in even.tasks]
+    sizes = [int(size) for size in random.integers(50, 400, len(even.sizes))]
+    problem = Problem(tasks, sizes, even.kept)
+    programme = Programme(Stages(problem, range(len(tasks))), 1)
+    plans = [plan for _, plan in descend(programme, Runs(10**6))]
+    peaks = [peak_of(problem, plan) for plan in plans]
+    assert not plans[0].repeated and peaks == sorted(set(peaks), reverse=True)
+    assert peaks[-1] < 0.45 * peaks[0]
+    for plan in plans:
+        check(problem, plan)
+    few = [plan for _, plan in descend(programme, Runs(10 * len(tasks)))]
+    assert len(few) < len(plans)
 
 
 @settings(max_examples=15, deadline=None)

@@ -64,14 +64,12 @@ def same(given: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> N
         assert given[name].tobytes() == wanted[name].tobytes(), name
 
 
-def test_a_budget_has_a_plan_where_a_smaller_one_has() -> None:
-    free = mgn.Trainer(decoder())
-    memory = free.executable.report.memory
-    assert memory is not None
-    budgets = [int(free.executable.allocated - part * memory.arena) for part in (0.5, 0.45, 0.35)]
-    trainers = [mgn.Trainer(decoder(), memory=budget) for budget in budgets]
-    peaks = [trainer.executable.allocated for trainer in trainers]
-    assert all(peak <= budget for peak, budget in zip(peaks, budgets, strict=True))
+def test_budgets_from_the_least_that_is_named_on_have_plans() -> None:
+    """Which kernels there are, and what they cost, hangs on the machine."""
+    limit = least(decoder())
+    for part in (1.0, 1.03, 1.2):
+        trainer = mgn.Trainer(decoder(), memory=int(part * limit))
+        assert trainer.executable.allocated <= part * limit
 
 
 def test_both_graphs_of_an_accumulated_step_have_the_budget() -> None:
