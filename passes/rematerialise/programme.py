@@ -29,7 +29,7 @@ ROWS_A_ROUND = 12
 """Places whose rows are added at a time."""
 
 NEARLY, NOTHING, HALF = 1e-6, 1e-7, 0.5
-CIRCLES = 10
+CIRCLES = 3
 """Iterations, for each row and column, after which a solver goes round in circles."""
 
 DECIDED, MOST_DECISIONS = 4, 400
