@@ -128,7 +128,8 @@ def _matching(devices: list[ComputeDevice], wanted: str) -> list[ComputeDevice]:
         return [device for device in devices if device.kind == lowered]
     if _INDEX.fullmatch(wanted):
         return [device for device in devices if device.index == wanted]
-    return [
+    named = [device for device in devices if device.name.lower() == lowered]
+    return named or [
         device
         for device in devices
         if lowered in device.name.lower() or lowered in device.platform.lower()

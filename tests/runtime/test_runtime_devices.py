@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mgn.dialects.kernel import Device
-from mgn.runtime import icd
-from mgn.runtime.devices import choose, list_devices
+from mgn.runtime import devices, icd
+from mgn.runtime.devices import ComputeDevice, choose, list_devices
 from mgn.runtime.errors import DeviceError
 from mgn.runtime.location import cache_folder
 from mgn.runtime.measurement.figures import describe, probe
@@ -90,17 +90,32 @@ def test_the_runtime_package_itself_does_not_import_pyopencl() -> None:
 
 
 def test_selectors_choose_by_kind_index_and_name() -> None:
-    devices = list_devices()
-    assert choose().index in {device.index for device in devices}
-    gpus = [device for device in devices if device.kind == "gpu"]
+    listed = list_devices()
+    assert choose().index in {device.index for device in listed}
+    gpus = [device for device in listed if device.kind == "gpu"]
     assert choose("auto").kind == ("gpu" if gpus else "cpu")
-    for device in devices:
+    for device in listed:
         assert choose(device.index) == device
         assert choose(device.name.lower()).name == device.name
     with pytest.raises(DeviceError, match=r"(?s)no OpenCL device matches 'toaster'.*0:0"):
         choose("toaster")
     with pytest.raises(DeviceError, match="matches '7:3'"):
         choose("7:3")
+
+
+def test_a_whole_name_chooses_its_device_though_an_earlier_one_has_it_as_a_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PoCL's name of a processor has Intel's as its end, and which comes first is the machine's."""
+    found = [
+        ComputeDevice(f"{number}:0", name, "cpu", platform, "1.0", None)
+        for number, (name, platform) in enumerate(
+            (("pthread-AMD EPYC", "Portable Computing Language"), ("AMD EPYC", "Intel(R) OpenCL"))
+        )
+    ]
+    monkeypatch.setattr(devices, "list_devices", lambda: found)
+    assert choose("amd epyc").index == "1:0"
+    assert choose("pthread-AMD EPYC").index == choose("epyc").index == "0:0"
 
 
 def test_vendor_files_of_the_system_are_kept_and_not_doubled(
