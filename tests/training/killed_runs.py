@@ -11,20 +11,39 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from mgn.training.run.checkpoints import read_checkpoint
 from mgn.training.run.fit import fit
 from tests.training.stand_in import StandIn, examples, same_states
 
 STEPS = 120
+AT_MOST = 15
+"""Steps of a run that is to be killed; then it waits, so that none ends before, however fast the
+disk is and however late the kill.
+"""
+
 PATIENCE = 60.0
-"""Seconds for a run to write a checkpoint."""
+"""Seconds for a run to write a checkpoint, or to be killed."""
 
 
-def run(folder: Path, resume: bool) -> StandIn:
+class Waiting(StandIn):
+    """Makes so many steps and then waits to be killed."""
+
+    left = AT_MOST
+
+    def step(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """A step, or a wait."""
+        if not self.left:
+            time.sleep(PATIENCE)
+        self.left -= 1
+        return super().step(batch)
+
+
+def run(trainer: StandIn, folder: Path, resume: bool) -> StandIn:
     """A run that saves after each step."""
-    trainer = StandIn(seed=5)
     options = {"save": folder / "run.safetensors", "log": folder / "run.jsonl", "keep": 3}
     fit(trainer, examples(), steps=STEPS, every=1, resume=resume, progress=False, **options)
     return trainer
@@ -35,7 +54,7 @@ def killed(path: Path, seconds: float) -> bool:
     before, began = written(path), time.monotonic()
     child = os.fork()
     if not child:
-        run(path.parent, resume=True)
+        run(Waiting(seed=5), path.parent, resume=True)
         os._exit(0)
     while written(path) == before and time.monotonic() < began + PATIENCE:
         time.sleep(0.0005)
@@ -64,7 +83,7 @@ def main(folder: Path, trials: int) -> None:
         assert found.header.step == int(found.arrays["optimizer.step"])
         steps.append(found.header.step)
     assert steps == sorted(set(steps)), steps
-    ended = run(folder, resume=True)
+    ended = run(StandIn(seed=5), folder, resume=True)
     whole = StandIn(seed=5)
     fit(whole, examples(), steps=STEPS, progress=False)
     assert same_states(ended, whole)
