@@ -98,11 +98,9 @@ def test_filecheck_file_passes(path: Path, tmp_path: Path) -> None:
     commands = run_lines(path.read_text(encoding="utf-8"))
     assert commands, "the file has no RUN line"
     for command in commands:
-        substituted = (
-            command.replace("%s", str(path))
-            .replace("%S", str(path.parent))
-            .replace("%t", str(tmp_path / "t"))
-        )
+        substituted = command
+        for sign, place in (("%s", path), ("%S", path.parent), ("%t", tmp_path / "t")):
+            substituted = substituted.replace(sign, shlex.quote(str(place)))
         outcome = run_pipeline(substituted)
         if outcome.status:
             sys.stdout.write(outcome.stdout)
