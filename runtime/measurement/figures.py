@@ -96,7 +96,11 @@ def _sub_group_size(handle: Any, extensions: set[str]) -> int:
 
 
 def _speeds(device: ComputeDevice, figures: dict[str, Any], again: bool) -> Speeds:
-    """The speeds on disk, where they are; else, or where they are in doubt, measured ones."""
+    """The speeds on disk, where they are; else, or where they are in doubt, measured ones.
+
+    Processes that measure at the same time all take those that are on disk first: ranks of one run,
+    and two compilations of one program, choose kernels by them.
+    """
     root = cache_folder()
     name = hashlib.sha256(f"{_VERSION} {device.identity}".encode()).hexdigest()[:32]
     path = None if root is None else root / "devices" / f"{name}.json"
@@ -109,9 +113,12 @@ def _speeds(device: ComputeDevice, figures: dict[str, Any], again: bool) -> Spee
             add_rounds(device.handle, figures, speeds)
     except opencl().Error as error:
         raise DeviceError(f"{device.name} cannot run a kernel: {error}") from None
-    if path is not None:
+    if path is None:
+        return speeds
+    first = None if again or known is not None else _read(path)
+    if first is None:
         keep_file(path, json.dumps(asdict(speeds), indent=2).encode())
-    return speeds
+    return first or speeds
 
 
 def _in_doubt(speeds: Speeds, path: Path) -> bool:

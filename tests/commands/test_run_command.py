@@ -5,6 +5,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -291,7 +292,7 @@ def test_devices_are_measured_again_where_that_is_asked(
     mgn_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
-    known = figures.describe
+    known = cache(figures.describe)
 
     def describe(device: Any, *, again: bool = False) -> dict[str, Any]:
         asked.append(again)

@@ -1,12 +1,14 @@
 """Large arrays on a CPU: kernels read and write them where the host has them."""
 
 import resource
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
 import mgn
+from mgn import api
 from mgn.runtime.errors import RuntimeFault
 from mgn.runtime.large_pages import large_pages
 from mgn.runtime.launching import host_places, results
@@ -59,7 +61,10 @@ def drawn(seed: int) -> dict[str, np.ndarray]:
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No array is too small to be taken as it lies, and results lie at pages."""
+    """No array is too small to be taken as it lies, and results lie at pages. The device is
+    described once: programs that are compared have the same kernels.
+    """
+    monkeypatch.setattr(api, "describe_device", cache(api.describe_device))
     monkeypatch.setattr(host_places, "LEAST_BYTES", 1)
     monkeypatch.setattr(host_places, "BYTES_PER_LAUNCH", 0)
     monkeypatch.setattr(results, "PAGE", 1)
