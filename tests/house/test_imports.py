@@ -301,3 +301,9 @@ def test_a_subpackage_can_be_imported_on_its_own(name: str) -> None:
     loaded = loaded_after(f"import mgn.{name}")
     assert f"mgn.{name}" in loaded
     assert not loaded & {"egglog", "pyopencl"}
+
+
+def test_no_test_module_changes_where_modules_are_found() -> None:
+    """One that puts tests/ there hides examples/ from those that are collected after it."""
+    paths = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+    assert not [path for path in paths if "sys.path." in path.read_text(encoding="utf-8")]

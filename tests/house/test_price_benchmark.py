@@ -1,22 +1,17 @@
 """The benchmark of prices: arrangements are forced as they are, and ranks are what they are."""
 
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import mgn
-from mgn.dialects.kernel.device import DEVICES
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from benchmarks import prices
 from benchmarks.pricing import alternatives as price_alternatives
 from benchmarks.pricing import programs as price_programs
 from benchmarks.pricing.programs import Program
 from mgn.api import describe_device
+from mgn.dialects.kernel.device import DEVICES
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import DeviceError
 
