@@ -15,8 +15,10 @@ OPTIONS = {"output_flag": False, "threads": 1, "random_seed": 0, "presolve": "of
 """The search for a smaller program takes more time than it saves."""
 NEARLY = 1e-6
 """How far from a whole number a variable may be."""
-MOST = 2**31 - 1
-"""Iterations that the solver can count."""
+CIRCLES = 3
+"""Iterations, for each row and column, after which a solver goes round in circles: programs take
+less than half a one, and one that ends by the primal simplex may go on for ever.
+"""
 
 
 def solver_of(costs: np.ndarray, rows: Rows) -> Any:
@@ -53,13 +55,22 @@ def add_rows(solver: Any, rows: Rows) -> None:
 
 
 def run_within(solver: Any, work: Work) -> bool:
-    """Whether a solver found the optimum, from where it stopped, with the work that is left."""
+    """Whether a solver found the optimum, from where it stopped, with the work that is left.
+
+    One that goes round in circles from there begins anew.
+    """
     each = PIVOT * max(1, solver.getNumRow())
-    most = min(work.left / each, MOST)
-    if most < 1.0:
-        return False
-    solver.setOptionValue("simplex_iteration_limit", int(most))
-    solver.run()
-    work.did(solver.getInfo().simplex_iteration_count, each)
-    work.did(solver.getNumNz(), ENTRY)
-    return str(solver.getModelStatus()) == "HighsModelStatus.kOptimal"
+    enough = CIRCLES * (solver.getNumRow() + solver.getNumCol())
+    for _ in range(2):
+        most = min(work.left / each, enough)
+        if most < 1.0:
+            return False
+        solver.setOptionValue("simplex_iteration_limit", int(most))
+        solver.run()
+        work.did(solver.getInfo().simplex_iteration_count, each)
+        work.did(solver.getNumNz(), ENTRY)
+        status = str(solver.getModelStatus())
+        if status != "HighsModelStatus.kIterationLimit" or most < enough:
+            return status == "HighsModelStatus.kOptimal"
+        solver.clearSolver()
+    return False

@@ -2,6 +2,14 @@
 
 import subprocess
 import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgn.passes.saturate.extraction.program_rows import Rows
+from mgn.passes.saturate.extraction.solver import CIRCLES, run_within, solver_of
+from mgn.passes.saturate.extraction.work import Work
 
 PROGRAM = """
 import numpy as np
@@ -22,3 +30,45 @@ def test_the_solver_prints_nothing_since_results_are_on_standard_output() -> Non
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+class Circling:
+    """A solver that goes round in circles until it was cleared so often, as the primal simplex does
+    from some bases: as many iterations as it may make lead nowhere.
+    """
+
+    def __init__(self, solver: Any, clearings: int) -> None:
+        self.solver, self.clearings = solver, clearings
+        self.made: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.solver, name)
+
+    def run(self) -> None:
+        _, limit = self.solver.getOptionValue("simplex_iteration_limit")
+        self.made.append(limit)
+        if self.clearings:
+            self.solver.setOptionValue("simplex_iteration_limit", 0)
+        self.solver.run()
+
+    def clearSolver(self) -> None:
+        self.clearings -= 1
+        self.solver.clearSolver()
+
+
+@pytest.mark.parametrize(("clearings", "is_found"), [(0, True), (1, True), (2, False)])
+def test_a_solver_that_goes_round_in_circles_begins_anew(clearings: int, is_found: bool) -> None:
+    rows = Rows()
+    rows.add({0: 1.0, 1: 1.0}, 1.0, float("inf"))
+    solver = Circling(solver_of(np.array([3.0, 2.0]), rows), clearings)
+    assert run_within(solver, Work(1e9)) is is_found
+    assert solver.made == [CIRCLES * 3] * min(clearings + 1, 2)
+    if is_found:
+        assert solver.getInfo().objective_function_value == 2.0
+
+
+def test_a_solver_without_work_does_not_begin_anew() -> None:
+    rows = Rows()
+    rows.add({0: 1.0, 1: 1.0}, 1.0, float("inf"))
+    solver = Circling(solver_of(np.array([3.0, 2.0]), rows), 1)
+    assert not run_within(solver, Work(0.0)) and not solver.made
