@@ -11,7 +11,7 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
@@ -146,3 +146,12 @@ def targets_of_the_device() -> tuple[str, ...]:
 
     device = choose(os.environ.get(DEVICE_VARIABLE, "cpu"))
     return ("opencl", "spirv") if device.accepts_spirv else ("opencl",)
+
+
+@pytest.fixture
+def without_old_objects() -> Iterator[None]:
+    """What earlier tests left behind is no work for the garbage collector in a timed test."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()

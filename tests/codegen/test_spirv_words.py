@@ -1,10 +1,8 @@
 """SPIR-V words out and in: identity, errors with their offset, and hostile input."""
 
-import gc
 import random
 import struct
 import time
-from collections.abc import Iterator
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
@@ -141,15 +139,6 @@ def mutated(data: bytes, generator: random.Random) -> bytes:
     if kind == 3:
         return data[:start] + data[end:] + generator.choice([b"", data[start:end]])
     return data[:end] + data[start:]
-
-
-@pytest.fixture
-def without_old_objects() -> Iterator[None]:
-    """What earlier tests left behind is no work for the garbage collector in a timed test."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.usefixtures("without_old_objects")

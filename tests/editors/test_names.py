@@ -307,6 +307,7 @@ def test_a_call_knows_its_argument() -> None:
         assert call is not None and (call.name, call.position, call.argument) == expected
 
 
+@pytest.mark.usefixtures("without_old_objects")
 def test_a_long_text_is_read_in_time_in_proportion_to_its_length() -> None:
     def seconds(count: int) -> float:
         body = "".join(f"  x = relu(x) * {number}.0  // one of many\n" for number in range(count))

@@ -47,6 +47,7 @@ def test_the_choice_for_a_training_graph_is_close_to_its_bound(
     assert report.gap <= gap
 
 
+@pytest.mark.usefixtures("without_old_objects")
 @pytest.mark.long
 def test_a_training_step_of_ten_thousand_operations_is_saturated_and_extracted() -> None:
     """In time that grows no faster than the layers, and again in a fraction of it."""
