@@ -54,13 +54,16 @@ def schedules_of(fused: FusedKernelOp, device: Device, **fixed: int | str) -> Sc
 
 
 def enumerated_schedules(kind: KernelKind, request: Request) -> Schedules:
-    """The admissible schedules of a body as a kernel of a kind, the preferred one first."""
+    """The admissible schedules of a body as a kernel of a kind, the preferred one first; where a
+    variant is fixed, those of it are.
+    """
     enumerated = _KINDS.get(kind)
     if enumerated is None or not any(node.count for node in request.body.written):
         return [Schedule(NOTHING, {}, request.facts("form"))]
     found = enumerated(request)
     assert found, "no tiling fits the device's local memory"
-    return found
+    fixed = request.word(VARIANT)
+    return sorted(found, key=lambda schedule: schedule.variant != fixed) if fixed else found
 
 
 def schedule_for(fused: FusedKernelOp, device: Device, **fixed: int | str) -> ScheduleAttr:

@@ -184,7 +184,7 @@ def _lanes(request: Request, node: Node, runs: Runs) -> Iterator[Schedule]:
     exchanges = slots / 2 * stages * (stages + 1) / 2
     steps = groups * (exchanges * LANE_EXCHANGE + slots * width * LANE_MOVED)
     steps *= max(1.0, request.number("units", 1) / groups)
-    numbers = {"slots": slots, "lanes": width, "steps": min(LANE_STEPS, int(stages))}
+    numbers = {"slots": slots, "width": width, "steps": min(LANE_STEPS, int(stages))}
     yield _schedule(request, OrderVariant.LANES, steps, numbers)
 
 

@@ -15,7 +15,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above, power_below
 from mgn.passes.kernels.body import Node
-from mgn.passes.schedules.core.schedule import VARIANT, Request, Schedule, Schedules
+from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
 
 LOOK, JOIN = 3.0, 4.0
 """Steps that it takes to look at an id, and to combine a vector in memory."""
@@ -55,8 +55,7 @@ def scatter_schedules(request: Request) -> Schedules:
     if node.name == "scatter_runs":
         return [_runs(request, node)]
     found = [_each(request, node), *_owners(request, node), *_blocks(request, node)]
-    asked = request.word(VARIANT)
-    return sorted(found, key=lambda schedule: (schedule.variant != asked, schedule.seconds))
+    return sorted(found, key=lambda schedule: schedule.seconds)
 
 
 def inner_size(node: Node) -> int:

@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.fusion import FusedKernelOp, KernelKind, ScheduleAttr
 from mgn.dialects.kernel import Device
 from mgn.passes.schedules.choose import schedule_for, schedules_of
-from mgn.passes.schedules.core.schedule import Entries
+from mgn.passes.schedules.core.schedule import VARIANT, Entries, Schedule
 
 STRIP = "strip"
 """The number of tiles in a strip, which depends on the tile and is an axis of its own."""
@@ -57,6 +57,16 @@ AXES: Mapping[tuple[str, KernelKind], Sequence[Axis]] = {
 """What may be changed of a form's schedule, by kind of kernel; other kinds are left as they are."""
 
 
+def _names(axis: Axis) -> set[str]:
+    """The entries that the alternatives of an axis have."""
+    return {name for alternative in axis for name in alternative}
+
+
+def _without_strip(schedule: Schedule) -> Entries:
+    """The numbers of a schedule but those of an axis of their own."""
+    return {name: number for name, number in schedule.numbers.items() if name != STRIP}
+
+
 @dataclass(frozen=True)
 class Choice:
     """A schedule, and the numbers that were fixed for it."""
@@ -75,14 +85,15 @@ class Space:
     @cached_property
     def axes(self) -> Sequence[Axis]:
         """What may be changed: which of the admissible schedules it is, where there are several,
-        else entries by its form and kind.
+        by its variant where these differ, else entries by its form and kind.
         """
         schedules = schedules_of(self.fused, self.device)
         if len(schedules) == 1:
             form = "cpu" if self.device.is_cpu else "gpu"
             return AXES.get((form, self.fused.kernel_kind), ())
+        several = len({schedule.variant for schedule in schedules}) > 1
         tilings = [
-            {name: number for name, number in schedule.numbers.items() if name != STRIP}
+            {**({VARIANT: str(schedule.variant)} if several else {}), **_without_strip(schedule)}
             for schedule in schedules
         ]
         return (tilings, _STRIPS) if STRIP in schedules[0].numbers else (tilings,)
@@ -98,12 +109,14 @@ class Space:
         """Whether numbers are what a walk can have fixed."""
         named: set[str] = set()
         for axis in self.axes:
-            names = {name for alternative in axis for name in alternative}
+            names = _names(axis)
             chosen = {name: fixed[name] for name in names if name in fixed}
             if chosen and chosen not in axis:
                 return False
             named |= names
-        return named.issuperset(fixed) and all(type(fixed[name]) is int for name in fixed)
+        types = {name: str if name == VARIANT else int for name in fixed}
+        typed = all(type(value) is types[name] for name, value in fixed.items())
+        return named.issuperset(fixed) and typed
 
     def walk(self, start: Choice) -> Generator[Choice, bool | None, None]:
         """Schedules to try, each once; `send` whether the last one is the best yet."""
@@ -113,8 +126,10 @@ class Space:
         while improved:
             improved = False
             for axis in self.axes:
+                names = _names(axis)
                 for entries in axis:
-                    fixed = {**best, **entries}
+                    kept = {name: value for name, value in best.items() if name not in names}
+                    fixed = {**kept, **entries}
                     candidate = self.complete(fixed)
                     if candidate is None or candidate in seen:
                         continue

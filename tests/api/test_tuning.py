@@ -33,6 +33,7 @@ def scheduled(kind: str = "pointwise", size: int = 64, device: Any = CPU) -> Fus
             [("f32", (size, 48)), ("f32", (48, 40))],
             lambda e, x, y: e.matmul(x, y, transpose_a=False, transpose_b=False),
         ),
+        "scan": ([("f32", (size, 1000))], lambda e, x: e.running_sum(x, axis=1)),
         "on a matrix unit": (
             [("bf16", (size, 48)), ("bf16", (48, 40))],
             lambda e, x, y: e.matmul(x, y, transpose_a=False, transpose_b=False),
@@ -153,6 +154,22 @@ def test_products_on_a_matrix_unit_have_a_space_of_their_own_and_are_kept(tmp_pa
         store.save(fused, fused.schedule, choice.fixed)
         assert store.load(space) == choice.fixed
         assert space.complete(choice.fixed) == choice.schedule
+
+
+def test_a_search_goes_on_to_other_variants_and_back(tmp_path: Path) -> None:
+    """No number of one variant stays fixed for another."""
+    fused = scheduled("scan", device=GPU_ON_CPU)
+    space, store = Space(fused, GPU_ON_CPU), ScheduleStore(tmp_path, DEVICE)
+    bench = Bench(lambda s: 0.5 if s["variant"] == "rows" else 1.0)
+    candidate = Candidate(fused, 1, device=GPU_ON_CPU)
+    (outcome,) = search([candidate], bench.trial, 100.0, bench.clock)
+    assert _values(fused)["variant"] == "groups"
+    assert outcome.won and outcome.schedule.values["variant"] == "rows"
+    assert set(outcome.best.fixed) == {"variant", "width", "items"}
+    assert fused.schedule is not None
+    store.save(fused, fused.schedule, outcome.best.fixed)
+    assert store.load(space) == outcome.best.fixed
+    assert space.complete(outcome.best.fixed) == outcome.schedule
 
 
 def test_a_store_gives_back_what_it_was_given_for_the_same_kernel_and_device(

@@ -22,7 +22,7 @@ def lower_lanes(job: Job) -> Launch:
     """Writes the kernel of work-items that sort some rows each."""
     code, rows = job.code, OrderedRows(job)
     runs = rows.runs
-    slots, width, steps = (job.entry(name) for name in ("slots", "lanes", "steps"))
+    slots, width, steps = (job.entry(name) for name in ("slots", "width", "steps"))
     records = LaneRecords(rows.keys, width)
     items = ceil_div(runs.rows, width)
     first = code.counter(kernel.GlobalIdOp, 0, items) * width

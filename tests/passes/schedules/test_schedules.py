@@ -118,6 +118,18 @@ CASES: dict[str, Case] = {
     "rows of a GPU": (lambda: _rows(1), H200, "groups", {"by_row": 1}),
     "rows of a CPU": (lambda: _rows(1), CPU, "along rows", {"width": 16, "side_by_side": 1}),
     "columns of a CPU": (lambda: _rows(0), CPU, "across rows", {"width": 16}),
+    "a scan on a GPU": (
+        lambda: fused_kernel("scan", [("f32", (64, 1000))], lambda e, x: e.running_sum(x, axis=1)),
+        H200,
+        "groups",
+        {"width": 4, "shares": 256},
+    ),
+    "a sort on a CPU": (
+        lambda: fused_kernel("order", [("f32", (64, 300))], lambda e, x: e.sort_runs(x, x, axis=1)),
+        CPU,
+        "lanes",
+        {"slots": 512, "width": 8},
+    ),
     "a transpose": (lambda: _transpose(512, 256), H200, "tiles", {"axis": 0, "tile_rows": 64}),
     "one of odd lines": (lambda: _transpose(511, 257), H200, "ragged tiles", {"axis": 0}),
     "one on a CPU in squares": (lambda: _transpose(512, 256), CPU, "squares", {"width": 16}),
@@ -180,12 +192,12 @@ def test_the_schedule_with_the_least_time_is_chosen(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_schedule_is_chosen_where_its_numbers_are_fixed(name: str) -> None:
+def test_each_schedule_is_chosen_where_its_variant_and_its_numbers_are_fixed(name: str) -> None:
     make, device, _, _ = CASES[name]
     fused = make()
     for schedule in schedules_of(fused, device):
-        found = schedule_for(fused, device, **schedule.numbers)
-        assert found == schedule.attribute
+        fixed = {VARIANT: str(schedule.variant), **schedule.numbers}
+        assert schedule_for(fused, device, **fixed) == schedule.attribute
 
 
 @pytest.mark.parametrize(
