@@ -183,14 +183,20 @@ def _bounds_of(rule: Rule) -> Iterator[tuple[str, float]]:
 def difference_of(
     rule: Rule, instance: Instance, values: Values, seed: int = 0
 ) -> Difference | None:
-    """Where the sides of a rule differ on an instance that it acts on; None where they agree."""
+    """Where the sides of a rule differ on an instance that it acts on; None where they agree. Of a
+    difference in bits or errors it is asked whether the sides are two numbers over the reals, too.
+    """
     seeds = range(seed, seed + DRAWS)
     nearly = (values.differ_widely(seed + n, rule.equality) for n in REALS if not instance.extreme)
     promised = PROMISES.get(rule.equality)
     if not values.of_floats:
         promised = Values.differ_in_bits
     found = itertools.chain(nearly, (promised(values, n) for n in seeds) if promised else ())
-    return next((item for item in found if item is not None), None)
+    difference = next((item for item in found if item is not None), None)
+    if difference is None or difference.how is Compared.NEARLY or not values.of_floats:
+        return difference
+    apart = (values.differ_over_reals(n) for n in seeds)
+    return next((item for item in apart if item is not None), difference)
 
 
 PROMISES: dict[RuleClass, Callable[[Values, int], Difference | None]] = {
@@ -260,7 +266,8 @@ def _shown(array: np.ndarray) -> object:
 
 
 def _advice(rule: Rule, difference: Difference) -> str:
-    if difference.how is Compared.TO_THE_BIT and rule.equality is RuleClass.EXACT:
+    exactly = rule.equality is RuleClass.EXACT and difference.of_floats
+    if difference.how is Compared.TO_THE_BIT and exactly:
         return (
             "in f64 they agree; a row of RuleClass.REASSOCIATES has to agree but for roundings, "
             "and does not act where exact bits are asked for"

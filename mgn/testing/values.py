@@ -93,9 +93,17 @@ class Difference:
         return distance if self.wrong is None else np.where(self.wrong, distance, 0.0)
 
     @property
+    def of_floats(self) -> bool:
+        """Whether the result or an input is a float: integers have no roundings."""
+        return any(array.dtype.kind not in "iub" for array in (*self.inputs, self.left))
+
+    @property
     def is_rounding(self) -> bool:
-        """Whether they agree but for what a constant's rounding makes."""
-        return _is_near(self.left, self.right, ROUNDED_TOLERANCE)
+        """Whether they agree but for what a constant's rounding makes, which of values of any
+        magnitude is a share of each.
+        """
+        least = ROUNDED_TOLERANCE if self.how is Compared.NEARLY else 0.0
+        return _is_near(self.left, self.right, ROUNDED_TOLERANCE, least)
 
 
 def _distance(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -109,10 +117,10 @@ def _distance(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.where(alike, np.where(signs, LEAST, 0.0), apart)
 
 
-def _is_near(left: np.ndarray, right: np.ndarray, tolerance: float) -> bool:
+def _is_near(left: np.ndarray, right: np.ndarray, tolerance: float, least: float) -> bool:
     if left.dtype.kind in "iub":
         return bool(np.array_equal(left, right))
-    return bool(np.allclose(left, right, rtol=tolerance, atol=tolerance, equal_nan=True))
+    return bool(np.allclose(left, right, rtol=tolerance, atol=least, equal_nan=True))
 
 
 Entries = list[tuple[ClassNode | None, np.ndarray]]
@@ -160,7 +168,7 @@ class Values:
         rounded = equality is RuleClass.APPROXIMATES
         tolerance = ROUNDED_TOLERANCE if rounded else WIDE_TOLERANCE
         arrays = draw_plain(np.random.default_rng(seed), self.types)
-        alike = partial(_is_near, tolerance=tolerance)
+        alike = partial(_is_near, tolerance=tolerance, least=tolerance)
         return self._difference(arrays, Compared.NEARLY, alike)
 
     def differ_in_bits(self, seed: int) -> Difference | None:

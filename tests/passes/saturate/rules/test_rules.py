@@ -271,6 +271,25 @@ def test_what_can_be_done_about_a_rule_is_told() -> None:
     assert "'mgn-opt --list-predicates' says" in told
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("left", "right", "equality", "when"),
+    [
+        ("exp(abs(x))", "exp(x)", RuleClass.REASSOCIATES, "wide(x)"),
+        ("add(x, y)", "sub(x, y)", RuleClass.REASSOCIATES, "wide(x)"),
+        ("sqrt(abs(x))", "abs(x)", RuleClass.EXACT, "wide(x)"),
+        ("mul(div(x, 2), 2)", "x", RuleClass.EXACT, "integer(x)"),
+    ],
+)
+def test_a_rule_that_no_class_may_have_is_not_given_one(
+    left: str, right: str, equality: RuleClass, when: str, seed: int
+) -> None:
+    """Whichever instance is the first, and however its sides were compared."""
+    with pytest.raises(UnsoundRule) as caught:
+        check_rule(Rule("wrong", left, right, equality, "", when), seed=seed)
+    assert "a row of RuleClass" not in str(caught.value)
+
+
 def test_a_condition_on_a_number_needs_no_other_that_it_is_constant() -> None:
     rule = Rule("scaled", "abs(mul(x, c))", "mul(abs(x), c)", RuleClass.EXACT, "", "positive(c)")
     graph = build_graph(lambda b, x: b.abs(b.mul(x, 3.0)), tensor("f32", (4,)))
