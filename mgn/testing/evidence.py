@@ -7,7 +7,7 @@ prints the tables; a test proves and exhausts each of their rows again.
 from mgn.passes.saturate.egraph.compile_rules import commutations
 from mgn.passes.saturate.egraph.wide_products import WIDE_PRODUCTS
 from mgn.passes.saturate.rules.rule import Rule
-from mgn.passes.saturate.rules.table import BUILT_IN
+from mgn.passes.saturate.rules.table import BUILT_IN, TRIED
 
 PROVED: dict[str, str] = {
     "commutes add": "f16 f32 i8 i32 u8 u32",
@@ -87,7 +87,7 @@ EXHAUSTED: dict[str, str] = {
 def evidence_of(rule: Rule) -> str:
     """The most that is known of a rule."""
     if rule not in (*commutations(), *BUILT_IN, *WIDE_PRODUCTS):
-        return "not tried"
+        return "tried" if rule in TRIED else "not tried"
     if rule.name in PROVED:
         return "proved"
     return "exhausted" if rule.name in EXHAUSTED else "tried"

@@ -50,6 +50,9 @@ _OWN_NAMES = {rule.name for rule in BUILT_IN}
 
 RULES: dict[str, Rule] = {rule.name: rule for rule in BUILT_IN}
 
+TRIED: set[Rule] = set()
+"""Rows of users that trials passed before they were registered."""
+
 
 def register_rule(rule: Rule, trials: Callable[[Rule], object] | None = None) -> None:
     """Adds a row for all later runs. PatternError where it is malformed or its name is taken.
@@ -65,6 +68,7 @@ def register_rule(rule: Rule, trials: Callable[[Rule], object] | None = None) ->
     rule.check()
     if trials is not None:
         trials(rule)
+        TRIED.add(rule)
     RULES[rule.name] = rule
 
 
@@ -72,7 +76,7 @@ def forget_rule(name: str) -> None:
     """Takes a row back that was registered. PatternError for any other."""
     if RULES.get(name) is None or RULES[name] in BUILT_IN:
         raise PatternError(f"no rule was registered under the name {name!r}")
-    del RULES[name]
+    TRIED.discard(RULES.pop(name))
 
 
 def rules_of(classes: frozenset[RuleClass] = DEFAULT_CLASSES) -> list[Rule]:

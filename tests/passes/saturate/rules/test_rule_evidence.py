@@ -5,7 +5,8 @@ import pytest
 from mgn.commands.printing.listing import rules
 from mgn.passes.saturate.egraph.compile_rules import commutations
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
-from mgn.passes.saturate.rules.table import RULES
+from mgn.passes.saturate.rules.table import RULES, forget_rule, register_rule
+from mgn.testing import check_rule
 from mgn.testing.evidence import EXHAUSTED, PROVED, evidence_of
 from mgn.testing.exhaustion import exhausted
 from mgn.testing.proofs import proved
@@ -38,6 +39,15 @@ def test_the_list_of_rules_says_how_each_was_tried() -> None:
     listed = rules()
     assert "neg-neg (exact, proved): two changes of sign\n" in listed
     assert "transpose-transpose (exact, tried): permutations compose\n" in listed
+
+
+def test_a_rule_that_was_tried_before_it_was_registered_is_listed_so() -> None:
+    row = Rule("odd", "sin(neg(x))", "neg(sin(x))", RuleClass.REASSOCIATES, "", "wide(x)")
+    for trials, word in ((None, "not tried"), (check_rule, "tried"), (None, "not tried")):
+        register_rule(row, trials)
+        listed = rules()
+        forget_rule("odd")
+        assert f"odd (reassociates, {word})" in listed
 
 
 @pytest.mark.parametrize(
