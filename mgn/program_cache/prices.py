@@ -51,4 +51,4 @@ def _price(module: ModuleOp, device: Device, precision: str) -> float:
     passes = [find_pass(name)(**options.get(name, {})) for name in names[: names.index("saturate")]]
     run_passes(passes, module, make_context())
     (graph,) = graphs_of(module)
-    return price_of_separate_kernels(encode_graph(graph, []).facts, device)
+    return price_of_separate_kernels(encode_graph(graph, []), len(graph.overwritten), device)

@@ -184,7 +184,7 @@ def _saturated_way(
         kept.note_program(task.graph, encoded)
         kept.rules = {rule.name: rule for rule in (*rules, *WIDE_PRODUCTS)}
     with timed(task.seconds, "price before"):
-        cost_before = price_of_separate_kernels(encoded.facts, task.device)
+        cost_before = price_of_separate_kernels(encoded, len(task.graph.overwritten), task.device)
     with timed(task.seconds, "saturate"):
         widen = widen and _widens(task.options)
         saturated = _saturated(encoded.facts, task.options, rules, kept, widen)

@@ -1,50 +1,84 @@
 """What a program costs when every operation is a kernel of its own: the figure that reports compare
 with.
 
-In: the facts of a graph before any rewriting, a device. Out: seconds.
+In: a graph as facts before any rewriting, a device. Out: seconds.
 """
 
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import OPERATIONS, Kind
+from mgn.passes.saturate.candidates.commits import copy_seconds
 from mgn.passes.saturate.egraph.view import Signature
+from mgn.passes.saturate.encoding.encode import EncodedGraph
 from mgn.passes.saturate.encoding.facts import Facts, Leaf, NodeFact
 from mgn.passes.saturate.prices.forms import classify
 from mgn.passes.saturate.prices.kernel_facts import price_alone
 
 
-def price_of_separate_kernels(facts: Facts, device: Device) -> float:
-    """The sum of the prices of all operations that a kernel can compute, each alone."""
-    inline = {handle for handle, _ in facts.new_splats}
-    prices: dict[object, float] = {}
-    total = 0.0
-    for key, handle in facts.handles.items():
-        if isinstance(key, Leaf):
-            continue
-        assert isinstance(key, NodeFact)
-        spec = OPERATIONS[key.name]
-        if spec.kind is Kind.CONSTANT or not (spec.is_core or spec.kind is Kind.ELEMENTWISE):
-            continue
-        names = {handle: 0}
-        operands = tuple(names.setdefault(item, len(names)) for item in key.operands)
-        read = frozenset(names[item] for item in key.operands if item not in inline)
-        types = tuple(facts.types(facts.handle_types[item]) for item in key.operands)
-        shape = (key.name, key.attributes, key.type, types, operands, read)
-        if shape not in prices:
+def price_of_separate_kernels(encoded: EncodedGraph, states: int, device: Device) -> float:
+    """The sum of the prices of all operations that a kernel can compute, each alone, of what writes
+    results that no such operation computes, and of copies into states: what so many last results
+    leave there, where it is another result too.
+    """
+    facts, outputs = encoded.facts, encoded.outputs
+    baseline = _Baseline(facts, device)
+    kernels = [baseline.of_operation(handle) for handle in facts.handles.values()]
+    results = map(baseline.of_result, dict.fromkeys(outputs))
+    left = dict.fromkeys(outputs[len(outputs) - states :])
+    copied = [facts.handle_types[item] for item in left if outputs.count(item) > 1]
+    return sum(kernels) + sum(results) + sum(copy_seconds(type, device) for type in copied)
+
+
+class _Baseline:
+    """Prices of kernels of one operation; equal ones are priced once."""
+
+    def __init__(self, facts: Facts, device: Device) -> None:
+        self.facts, self.device = facts, device
+        self.inline = {handle for handle, _ in facts.new_splats}
+        self.prices: dict[object, float] = {}
+
+    def of_operation(self, handle: int) -> float:
+        """That of an operation; nothing for what lies in memory or in other kernels."""
+        fact = self.facts.definitions[handle]
+        return 0.0 if isinstance(fact, Leaf) or _is_constant(fact) else self._priced(handle, fact)
+
+    def of_result(self, handle: int) -> float:
+        """That of a result: of a copy, or of a constant; nothing where an operation has it."""
+        fact = self.facts.definitions[handle]
+        if isinstance(fact, Leaf):
+            type = self.facts.handle_types[handle]
+            return self._price(Signature("identity", (), type, (type,)), (0,), {0: handle})
+        return self._priced(handle, fact) if _is_constant(fact) else 0.0
+
+    def _priced(self, handle: int, fact: NodeFact) -> float:
+        facts, names = self.facts, dict[int, int]()
+        if not (OPERATIONS[fact.name].is_core or OPERATIONS[fact.name].kind is Kind.ELEMENTWISE):
+            return 0.0
+        operands = tuple(names.setdefault(item, len(names)) for item in fact.operands)
+        read = {names[item]: item for item in fact.operands if item not in self.inline}
+        types = tuple(facts.types(facts.handle_types[item]) for item in fact.operands)
+        shape = (fact.name, fact.attributes, fact.type, types, operands, frozenset(read))
+        if shape not in self.prices:
             signature = Signature(
-                key.name,
-                facts.properties.things[key.attributes],
+                fact.name,
+                facts.properties.things[fact.attributes],
                 facts.handle_types[handle],
-                tuple(facts.handle_types[item] for item in key.operands),
+                tuple(facts.handle_types[item] for item in fact.operands),
             )
-            body = [(0, 0, operands)]
-            form = classify(body, [signature])
-            leaf_types = {
-                names[item]: facts.handle_types[item]
-                for item in key.operands
-                if names[item] in read
-            }
-            prices[shape] = (
-                price_alone(body, form, [0], leaf_types, [signature], device) if form else 0.0
-            )
-        total += prices[shape]
-    return total
+            self.prices[shape] = self._price(signature, operands, read)
+        return self.prices[shape]
+
+    def _price(
+        self, signature: Signature, operands: tuple[int, ...], read: dict[int, int]
+    ) -> float:
+        """The price of an operation alone, which reads values by their names in the kernel."""
+        result = len(operands)
+        body = [(result, 0, operands)]
+        form = classify(body, [signature])
+        types = {name: self.facts.handle_types[handle] for name, handle in read.items()}
+        if form is None:
+            return 0.0
+        return price_alone(body, form, [result], types, [signature], self.device)
+
+
+def _is_constant(fact: NodeFact) -> bool:
+    return OPERATIONS[fact.name].kind is Kind.CONSTANT

@@ -5,6 +5,8 @@ for a kernel that writes in the state's place: a part of the state, or all of it
 reads what was there.
 """
 
+from xdsl.dialects.builtin import TensorType
+
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.types import tensor_bytes
@@ -26,8 +28,12 @@ def commit_seconds(view: View, candidate: Candidate, device: Device) -> float:
     left = set(view.found).intersection(candidate.results)
     if left == set(candidate.results):
         left = {key for key in left if not writes_in_place(view, candidate, key)}
-    moved = [2 * tensor_bytes(view.classes[key].type) for key in left]
-    return sum(device.launch_cost + count / device.bandwidth for count in moved)
+    return sum(copy_seconds(view.classes[key].type, device) for key in left)
+
+
+def copy_seconds(type: TensorType, device: Device) -> float:
+    """What it takes to copy a value into a state."""
+    return device.launch_cost + 2 * tensor_bytes(type) / device.bandwidth
 
 
 def writes_in_place(view: View, candidate: Candidate, key: int) -> bool:

@@ -13,7 +13,7 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.explain.explanation import explain_graph
 from mgn.explain.page import page_of
-from mgn.passes.saturate import RuleClass, SaturateReport, saturate_graph
+from mgn.passes.saturate import RuleClass, SaturateOptions, SaturateReport, saturate_graph
 from mgn.passes.saturate.candidates.readers import readers_of
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.extraction.report import PROVED
@@ -81,6 +81,31 @@ def test_a_choice_never_costs_more_than_one_kernel_an_operation(device: Device) 
     for name, graph in programs():
         report = saturate_graph(graph, device)
         assert report.cost_after <= report.cost_before * (1 + 1e-9), name
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "text",
+    [
+        "graph g(x: f32[64, 64]) { return y = x }",
+        "graph g(x: f32[64, 64]) { param w: f32[64, 64]; return y = exp(x), z = w, v = x }",
+        "graph g(x: f32[64, 64]) { state s: f32[64, 64]; s <- x; return y = exp(x) }",
+        "graph g(x: f32[64, 64]) { state s: f32[64, 64]; y = exp(s); s <- y; return y }",
+        "graph g(x: f32[64, 64]) { return y = exp(x), z = iota([64, 64], axis = 0) }",
+        "graph g(x: f32[64, 64]) { return y = exp(x), z = full([64, 64], 3.0) }",
+    ],
+)
+def test_results_that_no_operation_computes_have_kernels_before_and_after(
+    text: str, device: Device
+) -> None:
+    def report(options: SaturateOptions) -> SaturateReport:
+        found = mgn.optimize(mgn.parse(text), device=device, saturation=options).report.saturation
+        assert isinstance(found, SaturateReport)
+        return found
+
+    fused, separate = report(SaturateOptions()), report(SaturateOptions(fuse=False))
+    assert fused.cost_after <= separate.cost_after * (1 + 1e-9)
+    assert separate.cost_after <= separate.cost_before * (1 + 1e-9)
 
 
 @BOTH
