@@ -54,6 +54,15 @@ def test_the_rules_that_led_to_a_kernel_are_named_in_the_order_they_acted() -> N
     assert last.bindings == (("x", "matmul of line 5"), ("y", "matmul of line 7"))
 
 
+def test_a_kernel_that_reads_what_no_kernel_writes_is_no_alternative() -> None:
+    """Rows of one element have forms of which no kept kernel writes the parts."""
+    explanation = explained(
+        "graph g(x: f32[8, 1]) { w = tanh(x); n = layer_norm(w)\n"
+        "  return a = pad(n, [[1, 1], [2, 0]], 1.0), w, b = triu(n) }"
+    )
+    assert explanation.saturation.left_out_text in page_of(explanation)
+
+
 def test_a_rule_that_only_another_kernel_rests_on_is_not_named() -> None:
     explanation = explained(
         "graph g(x: f32[8, 64], a: f32[64, 64], b: f32[64, 64]) "

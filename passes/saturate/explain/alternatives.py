@@ -50,12 +50,17 @@ class Alternatives:
         written = [
             key for key in candidate.results if self.selection.writer.get(key) == candidate.number
         ]
-        rivals = {number: None for key in written for number in self.found.writers[key]}
+        rivals = {number: None for key in written for number in self._writers(key)}
         rivals.pop(candidate.number, None)
         tried = [self._with(self.found.candidates[n], candidate, written) for n in rivals]
         never = float("inf")
         tried.sort(key=lambda item: never if item.change is None else item.change)
         return tried[:most], len(tried)
+
+    def _writers(self, key: int) -> list[int]:
+        """The candidates that write a value and read none that no candidate can write."""
+        inputs = {n: self.found.candidates[n].inputs for n in self.found.writers[key]}
+        return [n for n, read in inputs.items() if all(item in self.preferred for item in read)]
 
     def separately(self, candidate: Candidate) -> float | None:
         """The sum of the prices of a body's operations as kernels of their own."""
@@ -78,7 +83,7 @@ class Alternatives:
         """
         preferred = dict(self.preferred)
         for key in written:
-            others = [n for n in self.found.writers[key] if n != instead.number]
+            others = [n for n in self._writers(key) if n != instead.number]
             if key in rival.results:
                 preferred[key] = rival.number
             elif self.flow[key] != instead.number:
