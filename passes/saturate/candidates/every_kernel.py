@@ -35,9 +35,6 @@ from mgn.passes.saturate.egraph.view import ValueClass, View
 from mgn.passes.saturate.prices.forms import Body, BodyNode, Form
 from mgn.passes.saturate.prices.prices import price_per_run
 
-SIDE_BY_SIDE = (KernelKind.POINTWISE, KernelKind.REDUCTION, KernelKind.ORDER)
-"""Kinds of kernels that may have several roots."""
-
 BODY = 0.3
 """What a body takes of the time of pricing a kernel."""
 
@@ -45,10 +42,17 @@ BODY = 0.3
 class EveryKernel:
     """The kernels of a view, over the places of its `classes`, and what arrangements make."""
 
-    def __init__(self, view: View, found: CandidateSet, device: Device, limits: CutLimits) -> None:
+    def __init__(
+        self,
+        view: View,
+        found: CandidateSet,
+        device: Device,
+        limits: CutLimits,
+        heavy_roots: bool = True,
+    ) -> None:
         self.device, self.limits, self.signatures = device, limits, view.signatures
         self.priced = PricedBodies(view.signatures, device)
-        self.bodies = KernelBodies(view, found.handed, device, limits.kernels)
+        self.bodies = KernelBodies(view, found.handed, device, limits.kernels, heavy_roots)
         self.values, self.classes = self.bodies.values, self.bodies.classes
         self.outputs = [self.bodies.place[key] for key in found.outputs]
         self.hidden = self._hidden()
@@ -175,8 +179,6 @@ class EveryKernel:
             return None
         form = self.priced.form(body)
         if form is None or (form.reduced and (self.device.is_cpu or several)):
-            return None
-        if several and form.kind not in SIDE_BY_SIDE:
             return None
         if limits.keep_bits and not keeps_bits(body, self.signatures):
             return None

@@ -1,13 +1,14 @@
 """The bodies of all kernels of a small graph that a choice of some cost may have.
 
 In: a view, a device, and the most that a choice may cost. Out: `Part`s, over the places of the
-view's classes: what a kernel computes, reads, and writes at least.
+view's classes: what a kernel computes, reads, and writes at least. Without `heavy_roots` a kernel
+of a heavy operation, as a product, has one root.
 
 A body is found from its results down: a class that the body so far asks for is read, or computed by
 one of its e-nodes; one that it does not ask for is a further root, or left. So each body is met
 once. A body is not followed where no kernel can be: roots side by side that have no value in
-common, an input that depends on a root, rows of two spaces, two heavy operations, or one of them
-and two roots, but where values are put in the order of the same keys.
+common, an input that depends on a root, rows of two spaces, two heavy operations, but where values
+are put in the order of the same keys, or one of them and a root that does not depend on it.
 
 Nor is it followed where what is decided comes to more than a choice may cost. To run the kernel
 takes a launch, and to write its roots, to read what all of is asked for, and to compute what all of
@@ -42,8 +43,8 @@ class TooMany(Exception):
 class _Choice(NamedTuple):
     """An e-node: as a node of a body, the computed classes and the values in memory that it needs,
     the space that it reduces, whether it asks for all of what it needs, seconds of computing, and
-    whether a kernel of it has nothing else that is heavy and one root; sets of classes are bits by
-    place.
+    whether a kernel of it has nothing else that is heavy, and roots that depend on it; sets of
+    classes are bits by place.
     """
 
     node: BodyNode
@@ -82,8 +83,15 @@ class KernelBodies:
     compute.
     """
 
-    def __init__(self, view: View, handed: Container[int], device: Device, budget: float) -> None:
-        self.device, self.left = device, budget
+    def __init__(
+        self,
+        view: View,
+        handed: Container[int],
+        device: Device,
+        budget: float,
+        heavy_roots: bool,
+    ) -> None:
+        self.device, self.left, self.heavy_roots = device, budget, heavy_roots
         self.signatures = view.signatures
         self.values = [value for value in view.classes.values() if value.key not in handed]
         self.bytes = [tensor_bytes(value.type) for value in self.values]
@@ -218,7 +226,7 @@ class KernelBodies:
         for choice in self.choices[place]:
             if choice.space is not None and part.space not in (None, choice.space):
                 continue
-            if choice.alone and (part.alone or len(part.roots) > 1):
+            if choice.alone and (part.alone or not self._leads_to_all(place, part.roots)):
                 continue
             whole, read, moved, seconds = part.whole, part.read, part.bytes, part.seconds
             if whole & bit:
@@ -244,6 +252,11 @@ class KernelBodies:
                 seconds,
                 part.alone or choice.alone,
             )
+
+    def _leads_to_all(self, place: int, roots: Sequence[int]) -> bool:
+        """Whether each root is a class or may be computed from it, and there may be so many."""
+        few = self.heavy_roots or len(roots) == 1
+        return few and all(root == place or self.below[root] >> place & 1 for root in roots)
 
     def _hangs_together(self, part: Part) -> bool:
         """Whether each root computes or reads what another one does."""

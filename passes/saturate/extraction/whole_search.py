@@ -44,20 +44,34 @@ def search_whole(
     view: View, known: Searched, device: Device, limits: CutLimits, work: Work
 ) -> Searched:
     """The candidates and the choice, or a cheaper one among more candidates, with the work that is
-    left.
+    left. Where there are too many kernels, those of heavy operations have one root each.
     """
-    return _WholeSearch(view, known, device, limits, work).best()
+    searched = _WholeSearch(view, known, device, limits, work, heavy_roots=True).best()
+    heavy = any(signature.heavy is not None for signature in view.signatures)
+    if not heavy or TIME not in searched.found.left_out:
+        return searched
+    fewer = _WholeSearch(view, known, device, limits, work, heavy_roots=False).best()
+    if searched.extraction.selection.cost <= fewer.extraction.selection.cost:
+        return searched
+    left_out = searched.found.left_out | fewer.found.left_out
+    return replace(fewer, found=replace(fewer.found, left_out=left_out))
 
 
 class _WholeSearch:
     """The search beside what is known of a graph."""
 
     def __init__(
-        self, view: View, known: Searched, device: Device, limits: CutLimits, work: Work
+        self,
+        view: View,
+        known: Searched,
+        device: Device,
+        limits: CutLimits,
+        work: Work,
+        heavy_roots: bool,
     ) -> None:
         self.view, self.known, self.device, self.limits = view, known, device, limits
         self.work = work
-        self.every = EveryKernel(view, known.found, device, limits)
+        self.every = EveryKernel(view, known.found, device, limits, heavy_roots)
         self.placer = Placer(view, known.found.handed)
 
     def best(self) -> Searched:

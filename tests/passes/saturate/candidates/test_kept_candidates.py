@@ -165,6 +165,38 @@ def test_larger_graphs_cost_the_least_where_there_is_time(
         assert found == pytest.approx(least, rel=PROVED), seed
 
 
+Inputs = tuple[SSAValue, SSAValue, SSAValue]
+
+HEAVY: dict[str, Callable[[Emitter, Inputs], SSAValue]] = {
+    "a product": lambda b, given: b.matmul(given[0], given[1]),
+    "a scan": lambda b, given: b.cumsum(given[0], axis=1),
+    "a scatter": lambda b, given: b.scatter_add(
+        given[0], b.iota([32], axis=0, T="i32"), given[1], axis=0
+    ),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("name", HEAVY)
+def test_what_branches_off_a_heavy_operation_is_written_by_its_kernel_where_that_costs_least(
+    name: str, device: Device
+) -> None:
+    """One branch is a result, the other one is read by two kernels. The enumeration has no
+    arrangements, with which a choice may cost less.
+    """
+
+    def body(b: Emitter, *given: SSAValue) -> list[SSAValue]:
+        x, w, v = given
+        heavy = HEAVY[name](b, (x, w, v))
+        branch = b.tanh(heavy)
+        return [b.matmul(branch, v), b.cumsum(branch, axis=0), b.gelu(heavy)]
+
+    for rows in (64, 1024):
+        graph = build_graph(body, f32(rows, 32), f32(32, 32), f32(32, 16))
+        found, least = compared(graph, device, BY_ITSELF)
+        assert found <= least * (1 + PROVED), rows
+
+
 def chain(b: Emitter, *inputs: SSAValue) -> SSAValue:
     total = inputs[0]
     for index in range(40):
