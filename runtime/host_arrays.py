@@ -79,6 +79,8 @@ def as_array(value: Any) -> np.ndarray:
     try:
         if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
             return np.from_dlpack(value)
+        if str(getattr(value, "dtype", None)) == "torch.bfloat16":  # NumPy has none; f32 holds it
+            return np.asarray(value.float()).astype(DTYPES["bf16"])
         return np.asarray(value)
     except MemoryError:
         raise

@@ -235,10 +235,13 @@ class MixedElements(ShapeError):
             kept, self.number = other[0], one[1]
         self.said = f"operands have different element types {one[0].name} and {other[0].name}"
         self.wanted = kept.name
-        super().__init__(self.naming("x"))
+        self.cast = (one if self.number == one[1] else other)[0].name
+        super().__init__(self.naming(None))
 
-    def naming(self, value: str) -> str:
-        """The message, for an operand of that name."""
+    def naming(self, value: str | None) -> str:
+        """The message, for an operand of that name, or for one that has none."""
+        if value is None:
+            return f"{self.said}; use cast(…, {self.wanted}) on the one in {self.cast}"
         return f"{self.said}; use cast({value}, {self.wanted})"
 
 
@@ -443,7 +446,7 @@ def create_operation(
     try:
         result_types, properties = _made(spec, operand_types, attributes)
     except MixedElements as error:
-        named = error.naming(operands[error.number].name_hint or "x")
+        named = error.naming(operands[error.number].name_hint)
         raise ShapeError(named) from None
     op = spec.op_class.create(
         operands=operands, result_types=result_types, properties=dict(properties)

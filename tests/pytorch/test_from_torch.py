@@ -210,6 +210,17 @@ def test_half_precision_and_integers_come_as_they_are() -> None:
     np.testing.assert_array_equal(found["output_0"].astype(np.float32), expected)
 
 
+def test_a_tensor_in_bf16_is_an_input_and_a_parameter() -> None:
+    exe = mgn.compile(mgn.parse("graph g(x: bf16[3]) {\n param w: bf16[3]\n return y = x + w\n}"))
+    x, w = (torch.tensor(row, dtype=torch.bfloat16) for row in ([1.5, -0.0, 3e38], [2, 0, np.nan]))
+    exe.params["w"] = w
+    found = exe(x=x)["y"]
+    assert found.dtype.name == "bfloat16"
+    np.testing.assert_array_equal(found.astype(np.float32), (x + w).float().numpy())
+    with pytest.raises(mgn.MgnError, match="requires grad"):
+        exe(x=x.requires_grad_())
+
+
 def test_every_operator_that_is_not_there_is_named_with_its_line() -> None:
     class Strange(nn.Module):
         def forward(self, x):
