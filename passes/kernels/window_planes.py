@@ -231,7 +231,7 @@ def planes_of_product(product: Product) -> WindowPlanes | None:
     while view.name == "reshape":
         (view,) = view.operands
     planes = planes_of_view(view)
-    if planes is None or product.rows == 1 or right.shape[:-2] not in ((), product.batch):
+    if planes is None or right.shape[:-2] not in ((), product.batch):
         return None
     elements, places = prod(planes.kernel), prod(planes.places)
     fits = product.columns == places and product.depth % elements == 0

@@ -13,7 +13,7 @@ from mgn.passes.kernels.product import Product
 from mgn.passes.kernels.window_planes import Band, WindowPlanes
 from mgn.passes.schedules.core.packed_blocking import Limits, evenly
 from mgn.passes.schedules.core.schedule import Entries, Request
-from mgn.passes.schedules.product.window_products import MOST_BANDS, WAIT
+from mgn.passes.schedules.product.window_products import WAIT, bands_of
 
 MOST_PLACES, LEAST_PLACES, VECTORS = 10, 6, 2
 """Places of a register tile, which divide a row of them, and vectors of channels."""
@@ -112,8 +112,7 @@ def pixel_blocking(
     tiles = ceil_div(product.rows, VECTORS * width)
     room = limits.local_memory // product.element.bytes
     best: tuple[float, PixelBlocking] | None = None
-    for count in range(1, min(planes.places[0], MOST_BANDS) + 1):
-        band = ceil_div(planes.places[0], count)
+    for band in bands_of(planes):
         for down in {evenly(tiles, number) for number in (1, 2, 3, 4, 6, 8, 12, 16)}:
             blocking = PixelBlocking(band, channels, places, VECTORS, down, width)
             if blocking.local_elements(planes) > room:

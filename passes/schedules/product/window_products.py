@@ -20,9 +20,6 @@ from mgn.passes.schedules.core.schedule import Entries, Request
 BLOCK_STEPS = 288
 """Steps of the shared axis of a block that are worth the sums of a tile leaving registers."""
 
-MOST_BANDS = 32
-"""Up to how many bands are tried."""
-
 COPY, COPY_LEFT, MEET, LOADS, WRITE = 8.0, 4.4, 5.4, 0.6, 8.0
 """Steps to copy an element of a plane and of the left operand, to store a sum and fetch it, those
 of a tile in whose time it loads its columns, and to write a result.
@@ -100,25 +97,38 @@ class WindowBlocking:
         return own * (ceil_div(items, units) + WAIT)
 
 
+def bands_of(planes: WindowPlanes) -> list[int]:
+    """The rows of places that bands of one size can have, the most first."""
+    rows = planes.places[0]
+    return sorted({ceil_div(rows, count) for count in range(1, rows + 1)}, reverse=True)
+
+
 def window_blocking(
     request: Request, product: Product, planes: WindowPlanes
 ) -> tuple[WindowBlocking, float] | None:
-    """The blocking that takes the least, and the seconds that it takes but for the rate; None where
-    none fits.
+    """The blocking that takes the least, and the seconds that it takes but for the rate, with fewer
+    channels where rows are so long that none fits; None where none does.
     """
+    each, elements = product.depth // prod(planes.kernel), prod(planes.kernel)
+    channels = evenly(each, min(each, ceil_div(BLOCK_STEPS, elements)))
+    while (found := _blocking_of(request, product, planes, channels)) is None and channels > 1:
+        channels = evenly(each, channels // 2)
+    return found
+
+
+def _blocking_of(
+    request: Request, product: Product, planes: WindowPlanes, channels: int
+) -> tuple[WindowBlocking, float] | None:
     limits = Limits.of(request.entries)
-    width, elements = limits.lanes, prod(planes.kernel)
-    each, columns = product.depth // elements, planes.places[1]
+    width, columns = limits.lanes, planes.places[1]
     narrow = width
     while narrow > columns:
         narrow //= 2
     rows = tile_rows(product.rows, limits.tile_rows, limits.tile_vectors)
     tiles = ceil_div(product.rows, rows)
-    channels = evenly(each, min(each, ceil_div(BLOCK_STEPS, elements)))
     room = limits.local_memory // (request.body.written[0].element.bits // 8 or 4)
     best: tuple[float, WindowBlocking] | None = None
-    for count in range(1, min(planes.places[0], MOST_BANDS) + 1):
-        band = ceil_div(planes.places[0], count)
+    for band in bands_of(planes):
         for down in {evenly(tiles, most) for most in (1, 2, 3, 4, 6, 8, 12, 16)}:
             numbers = (band, channels, rows, limits.tile_vectors, down, width, narrow)
             blocking = WindowBlocking(*numbers)

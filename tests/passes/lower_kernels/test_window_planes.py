@@ -101,6 +101,10 @@ PRODUCTS = {
     ),
     "dilated": Call("conv2d", (1, 33, 13, 18), (9, 33, 3, 3), dilation=2, pads=((2, 2), (1, 3))),
     "several bands": Call("conv2d", (1, 20, 60, 56), (13, 20, 3, 3), pads=ONE),
+    "one channel of the result": Call("conv2d", (2, 34, 19, 43), (1, 34, 3, 3), pads=ONE),
+    "one of each group": Call("conv2d", (1, 12, 21, 30), (4, 3, 3, 3), groups=4, strides=(2, 2)),
+    "bands of a row": Call("conv2d", (1, 36, 3, 900), (3, 36, 3, 3), pads=ONE),
+    "rows that room for few channels is left by": Call("conv2d", (1, 16, 2, 9000), (2, 16, 2, 2)),
 }
 
 

@@ -20,6 +20,11 @@ def product(size: int, element: str = "f32", **turned: bool) -> FusedKernelOp:
     return fused_kernel("contraction", types, lambda e, x, y: e.exp(e.matmul(x, y, **turned)))
 
 
+def local_elements(function: kernel.FuncOp) -> int:
+    held = [op.results[0].type for op in function.walk() if isinstance(op, kernel.LocalAllocOp)]
+    return sum(prod(type.get_shape()) for type in held if isinstance(type, MemRefType))
+
+
 @pytest.mark.parametrize("element, bytes", [("f32", 4), ("f64", 8), ("f16", 4)])
 @pytest.mark.parametrize("size", [256, 2048, 4096])
 @pytest.mark.parametrize("room", [32 * 1024, 256 * 1024])
@@ -29,9 +34,7 @@ def test_blocks_of_a_product_fit_the_local_memory(
     device = CPU.with_figures(local_memory=room)
     for turned in ({}, {"transpose_a": True}, {"transpose_b": True}):
         function = lowered(product(size, element, **turned), device)
-        held = [op.results[0].type for op in function.walk() if isinstance(op, kernel.LocalAllocOp)]
-        elements = sum(prod(type.get_shape()) for type in held if isinstance(type, MemRefType))
-        assert 0 < elements * bytes <= room
+        assert 0 < local_elements(function) * bytes <= room
 
 
 def test_register_tiles_leave_registers_for_operands() -> None:
@@ -69,6 +72,27 @@ def test_windows_are_packed_only_where_finding_them_takes_less_than_copies_of_pl
     types = [("f32", (1, 31, 28, 28)), ("f32", (79, 9 * 31))]
     kernel = fused_kernel("contraction", types, convolution)
     assert schedule_for(kernel, CPU).values["variant"] == "windows"
+
+
+@pytest.mark.parametrize(
+    "image, rows",
+    [((64, 128, 128), 1), ((64, 256, 256), 8), ((64, 64, 1024), 8), ((16, 4, 8000), 3)],
+    ids=["one row", "many rows of places", "long rows", "rows of which few fit"],
+)
+def test_large_images_are_read_from_copies_of_planes_that_fit(
+    image: tuple[int, int, int], rows: int
+) -> None:
+    channels, height, width = image
+
+    def convolution(b: Any, x: Any, w: Any) -> Any:
+        found = b.windows(b.pad(x, [[0, 0], [0, 0], [1, 1], [1, 1]], 0.0), [3, 3], [1, 1], [1, 1])
+        found = b.transpose(found, [0, 1, 4, 5, 2, 3])
+        return b.matmul(w, b.reshape(found, [9 * channels, height * width]))
+
+    types = [("f32", (1, *image)), ("f32", (rows, 9 * channels))]
+    fused = fused_kernel("contraction", types, convolution)
+    assert schedule_for(fused, CPU).values["variant"] == "windows"
+    assert 0 < 4 * local_elements(lowered(fused, CPU)) <= CPU.local_memory
 
 
 def test_blocks_have_like_numbers_of_tiles() -> None:
