@@ -241,7 +241,9 @@ def measure_kernel(
                 own_seconds = own_seconds if schedule is None else 0.0
             elif signature.name == "windows" and name in readers:
                 packed = schedule is not None and schedule.variant == ProductVariant.PACKED
-                outer = outer_weight(signature, readers[name], device, packed)
+                outer = outer_weight(
+                    body, name, readers[name], leaf_types, signatures, device, packed
+                )
                 if outer is not None:
                     own_seconds = evaluations * outer * 2.0 / device.rate("f32")
             if name in waiting:

@@ -226,6 +226,25 @@ def test_a_cpu_reads_windows_of_channels_where_it_multiplies() -> None:
     assert windows == ["contraction"] * 4
 
 
+@pytest.mark.parametrize(
+    "image, weights, how, kernels",
+    [
+        ("f16[1, 64, 64, 64]", "f16[8, 64, 3, 3]", "padding = 1", "copy product copy"),
+        ("f32[1, 64, 64, 64]", "f32[64, 64, 8, 8]", "stride = 8", "copy product"),
+        ("f32[1, 64, 64, 64]", "f32[64, 64, 3, 3]", "stride = 3", "product"),
+    ],
+    ids=["half precision", "windows side by side", "long strides"],
+)
+def test_a_cpu_packs_no_windows_of_channels_whose_planes_are_apart(
+    image: str, weights: str, how: str, kernels: str
+) -> None:
+    """Each element of a vector would be found by itself, all of them in one set of the cache."""
+    text = f"graph g(x: {image}, w: {weights}) {{ return y = conv2d(x, w, {how}) }}"
+    names = {"pointwise": "copy", "contraction": "product"}
+    found = [names[line.kind] for line in optimized(text, "cpu").kernels]
+    assert found == kernels.split()
+
+
 def test_a_cpu_keeps_channels_first_that_fill_no_vectors() -> None:
     """Neighbours of a window's channels then belong to other elements."""
     text = """graph g(x: f32[1, 100, 14, 14]) {
