@@ -18,6 +18,7 @@ from xdsl.passes import ModulePass
 from mgn.diagnostics import MgnError, clipped
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import PRECISION, STORED, GraphOp, graphs_of
 from mgn.passes.saturate.candidates.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates.candidates import CandidateSet
@@ -41,6 +42,7 @@ from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, reme
 from mgn.passes.saturate.narrow_results import narrow_results
 from mgn.passes.saturate.options import SaturateOptions
 from mgn.passes.saturate.prices.scheduled import is_possible
+from mgn.passes.saturate.prices.time_loops import is_never_unrolled
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.rules.table import CLASS_SETS, rules_of
@@ -112,6 +114,10 @@ class _Task:
     options: SaturateOptions
     seconds: dict[str, float]
 
+    def stands(self, op: TensorOp) -> bool:
+        """Whether a composite is computed as it stands, whatever its parts are rewritten to."""
+        return _holds_composites(self.options) and is_never_unrolled(op, self.device)
+
 
 @dataclass(frozen=True)
 class _Way:
@@ -178,7 +184,7 @@ def _saturated_way(
 ) -> _Way:
     """The graph saturated with some rules, and products put side by side where that may be."""
     with timed(task.seconds, "encode"):
-        encoded = encode_graph(task.graph, literals_of(rules))
+        encoded = encode_graph(task.graph, literals_of(rules), task.stands)
     kept = None if trace is None else SaturateTrace()
     if kept is not None:
         kept.note_program(task.graph, encoded)
@@ -266,10 +272,14 @@ def whole_composites(
     """Which composites kernels may compute as they stand: their templates sum in another order
     than the decompositions do, and some are too large for a device.
     """
-    allowed = options.fuse and RuleClass.REASSOCIATES in options.classes
+    allowed = _holds_composites(options)
     if not allowed or device is None:
         return lambda signature: allowed
     return lambda signature: is_possible(signature, device)
+
+
+def _holds_composites(options: SaturateOptions) -> bool:
+    return options.fuse and RuleClass.REASSOCIATES in options.classes
 
 
 def _widens(options: SaturateOptions) -> bool:

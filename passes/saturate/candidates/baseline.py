@@ -51,7 +51,8 @@ class _Baseline:
 
     def _priced(self, handle: int, fact: NodeFact) -> float:
         facts, names = self.facts, dict[int, int]()
-        if not (OPERATIONS[fact.name].is_core or OPERATIONS[fact.name].kind is Kind.ELEMENTWISE):
+        spec = OPERATIONS[fact.name]
+        if not (spec.is_core or spec.kind is Kind.ELEMENTWISE or handle in facts.standing):
             return 0.0
         operands = tuple(names.setdefault(item, len(names)) for item in fact.operands)
         read = {names[item]: item for item in fact.operands if item not in self.inline}

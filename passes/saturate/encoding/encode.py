@@ -9,7 +9,7 @@ A composite is expanded down to core operations and elementwise composites: thos
 as they stand.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,14 +39,20 @@ class EncodedGraph:
     values: int
 
 
-def encode_graph(graph: GraphOp, literals: Sequence[float] = ()) -> EncodedGraph:
-    """The facts that say what a graph computes."""
+def encode_graph(
+    graph: GraphOp,
+    literals: Sequence[float] = (),
+    stands: Callable[[TensorOp], bool] = lambda op: False,
+) -> EncodedGraph:
+    """The facts that say what a graph computes. A composite that `stands` is not there as its parts
+    besides.
+    """
     facts = Facts(literals)
     handles: dict[SSAValue, int] = {}
     for index, argument in enumerate(graph.block.args):
         handles[argument] = facts.leaf(Leaf("input", index, tensor_type(argument)))
     needed = _needed(graph)
-    encoder = Encoder(facts)
+    encoder = Encoder(facts, stands)
     operations = 0
     for op in graph.block.ops:
         if op not in needed:
@@ -78,8 +84,8 @@ MOST_JOINED = 32
 class Encoder:
     """Enters operations into facts; a block's values are known by their handles."""
 
-    def __init__(self, facts: Facts) -> None:
-        self.facts = facts
+    def __init__(self, facts: Facts, stands: Callable[[TensorOp], bool] = lambda op: False) -> None:
+        self.facts, self.stands = facts, stands
         self._known: dict[object, tuple[Properties, list[Attribute]]] = {}
 
     def encode(self, op: Operation, handles: dict[SSAValue, int]) -> None:
@@ -133,7 +139,9 @@ class Encoder:
         handle = self.facts.node(
             op.spec, operands, properties, tensor_type(op.results[0]), location
         )
-        if expands(op.spec):
+        if op.spec.name in WHOLE_COMPOSITES and self.stands(op):
+            self.facts.standing.add(handle)
+        elif expands(op.spec):
             parts = self._expand(decomposition_of(op), operands, location)
             self.facts.union(handle, parts[0])
         return [handle]

@@ -81,7 +81,8 @@ class Facts:
     None for a mere name, `type_numbers` the number of its type; `arrays` and `origins` what
     `definitions.py` found out from them, and `looks` counts how often it was asked. Handles
     below `given` were there before any rule acted. `readers` says how many of the program's e-nodes
-    read a value; `results` keeps the types and attributes of operations that rules make.
+    read a value; `results` keeps the types and attributes of operations that rules make. What is
+    `standing` is a composite that is not there as its parts besides.
     """
 
     literals: Sequence[float] = ()
@@ -99,6 +100,7 @@ class Facts:
     bases: dict[Any, float | None] = field(default_factory=dict[Any, float | None])
     looks: int = 0
     given: int = 0
+    standing: set[int] = field(default_factory=set[int])
     readers: Counter[int] = field(default_factory=Counter[int])
     results: dict[Any, tuple[TensorType, Properties]] = field(
         default_factory=dict[Any, tuple[TensorType, Properties]]

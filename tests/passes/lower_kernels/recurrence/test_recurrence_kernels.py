@@ -8,6 +8,7 @@ import pytest
 import mgn
 from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.operations.recurrences.recurrence import CELLS, DIRECTIONS
+from mgn.passes.saturate import RuleClass, SaturateOptions
 from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
@@ -65,6 +66,26 @@ def test_one_kernel_is_chosen_for_many_small_steps(device: str) -> None:
     report = mgn.optimize(mgn.parse(text), graph="g", device=device).report
     assert "recurrence" in [kernel.kind for kernel in report.kernels]
     assert len(report.kernels) < 8
+
+
+@pytest.mark.parametrize("device", ["cpu", "nvidia-h200"])
+def test_a_long_loop_is_chosen_without_a_look_at_its_steps(device: str) -> None:
+    text = """param w: f32[256, 40]
+    param r: f32[256, 64]
+    graph g(x: f32[1000, 1, 40]) { y, h, c = lstm(x, w, r)
+      return y, c
+    }"""
+    report: Any = mgn.optimize(mgn.parse(text), graph="g", device=device).report
+    assert report.saturation.nodes < 100
+    assert [kernel.kind for kernel in report.kernels].count("recurrence") == 1
+    assert report.saturation.cost_after <= report.saturation.cost_before
+
+
+def test_by_exact_rules_a_loop_is_its_steps() -> None:
+    text = "graph g(x: f32[40, 1, 4], w: f32[8, 4], r: f32[8, 8]) { return y = rnn(x, w, r)[0] }"
+    exact = SaturateOptions(classes=frozenset({RuleClass.EXACT}))
+    report = mgn.optimize(mgn.parse(text), saturation=exact).report
+    assert [kernel.kind for kernel in report.kernels].count("contraction") >= 40
 
 
 def test_steps_that_reset_first_are_kernels_of_their_own() -> None:
