@@ -20,6 +20,9 @@ from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
 LOOK, JOIN = 3.0, 4.0
 """Steps that it takes to look at an id, and to combine a vector in memory."""
 
+SURPRISE = 40.0
+"""Steps that a core of a CPU loses where it finds that an id in no order is one of its own."""
+
 WALKED = 1.5e-7
 """Seconds that a work-item of a GPU takes for an element of a run, which it waits for."""
 
@@ -141,16 +144,19 @@ def _owners(request: Request, node: Node) -> Iterator[Schedule]:
         return
     axis, inner = node.values["axis"], inner_size(node)
     outer, places = prod(node.shape[:axis]), node.shape[axis]
-    units = request.number("units", 1)
-    parts = min(ceil_div(ITEMS_A_UNIT * units, max(outer, 1)), max(places, 1))
+    units, ids = request.number("units", 1), node.operands[2].shape[axis]
     last = node.shape[-1] if inner > 1 else 1
     width = dividing_lanes(last, request.number("lanes", 16)) if looks_once(node) else 1
-    ids = node.operands[2].shape[axis]
-    looks = outer * parts * ids * (1 if looks_once(node) else inner)
-    joins = outer * ids * inner / width
-    busy = min(outer * parts, units) / units
-    seconds = _seconds(request, node, looks * LOOK + joins * JOIN) / max(busy, 1 / units)
+    looked = outer * ids * (1 if looks_once(node) else inner)
+
+    def seconds_of(parts: int) -> float:
+        surprise = 0.0 if parts == 1 or node.values["sorted"] else SURPRISE
+        steps = looked * (parts * LOOK + surprise) + outer * ids * inner / width * JOIN
+        return _seconds(request, node, steps) * units / max(min(outer * parts, units), 1)
+
+    parts = min(ceil_div(units, max(outer, 1)), max(places, 1))
+    parts = min((parts, 1), key=seconds_of)
     asked = outer * parts * ids / max(node.operands[1].count, 1)
     numbers = {"width": width, "parts": parts}
-    facts = request.facts("form")
+    facts, seconds = request.facts("form"), seconds_of(parts)
     yield Schedule(ScatterVariant.OWNERS, numbers, facts, seconds, (1.0, max(asked, 1.0), 1.0))

@@ -9,9 +9,11 @@ import pytest
 
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.types import ELEMENT_TYPES, Family
+from mgn.passes.schedules.choose import schedule_for
 from mgn.passes.schedules.scatter import ScatterVariant
 from tests.passes.lower_kernels.test_differential import ELEMENTS, EPSILON, assert_near, draw
 from tests.support.lower_fixture import (
+    CPU,
     GPU_ON_CPU,
     Run,
     check_all,
@@ -30,7 +32,8 @@ SHAPES: list[tuple[tuple[int, ...], int, int, bool]] = [
     ((7, 8), 0, 11, True), ((4, 5, 6), 1, 70, False), ((4, 5, 6), 1, 7, True),
     ((1, 3), 0, 9, False), ((33, 16), 0, 100, False), ((3, 1, 5), 1, 4, True),
     ((2, 3, 37), 2, 5, False),
-    ((6, 48), 0, 2100, False), ((0, 3), 1, 2, False), ((3, 5), 0, 0, False), ((64,), 0, 1, True),
+    ((6, 48), 0, 2100, False), ((9, 1024), 0, 13, False), ((0, 3), 1, 2, False),
+    ((3, 5), 0, 0, False), ((64,), 0, 1, True),
 ]  # fmt: skip
 """The result's shape, the axis, how many ids, and whether each element has an id of its own."""
 
@@ -170,6 +173,20 @@ def test_runs_of_ids_in_order_are_found_by_bisection(cl_queue: Any) -> None:  # 
             )
             runs += forms_of(kernel, [values.astype(ids.replace("i", "int"))], f"{ids} {shape}")
     check_all(cl_queue, runs, same_values)
+
+
+def test_owners_are_as_many_as_pay_for_ids_that_each_looks_at() -> None:
+    """A core that goes over ids in no order is surprised by each that is its own."""
+
+    def parts(inner: int, **how: Any) -> int:
+        types = [("f32", (5000, inner)), ("i32", (9000, 1)), ("f32", (9000, inner))]
+        kernel = fused_kernel("scatter", types, lambda b, x, i, s: b.scatter_along(x, i, s, **how))
+        found = schedule_for(kernel, CPU).values
+        assert found["variant"] == ScatterVariant.OWNERS
+        return found["parts"]
+
+    assert (parts(1), parts(32), parts(1024)) == (1, 1, CPU.compute_units)
+    assert parts(1, sorted=True) == CPU.compute_units
 
 
 def test_a_gpu_puts_many_ids_in_order() -> None:
