@@ -241,7 +241,7 @@ class MixedElements(ShapeError):
     def naming(self, value: str | None) -> str:
         """The message, for an operand of that name, or for one that has none."""
         if value is None:
-            return f"{self.said}; use cast(…, {self.wanted}) on the one in {self.cast}"
+            return f"{self.said}; use cast(x, {self.wanted}), where x is that in {self.cast}"
         return f"{self.said}; use cast({value}, {self.wanted})"
 
 

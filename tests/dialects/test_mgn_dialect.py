@@ -186,7 +186,7 @@ WRONG: list[tuple[str, str]] = [
     (
         "%0 = mgn.add(%x, %i) : (tensor<2x3xf32>, tensor<2xi32>) -> tensor<2x3xf32>",
         "mgn.add: operands have different element types f32 and i32; "
-        "use cast(…, f32) on the one in i32",
+        "use cast(x, f32), where x is that in i32",
     ),
     (
         "%0 = mgn.sum(%x) axis = [-1] : (tensor<2x3xf32>) -> tensor<2xf32>",
