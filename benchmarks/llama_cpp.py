@@ -26,6 +26,7 @@ import mgn
 from benchmarks.cached_decoding import SIZES, program_text
 from mgn.api import describe_device
 from mgn.bench.timing import SHARED
+from mgn.driver.residency import RESIDENCIES
 
 ROOM = 512
 PROMPT = [100, 7, 4000, 31, 9, 256, 1024, 77]
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--layers", type=int, default=30)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5, help="turns of each contestant")
+    parser.add_argument("--resident", choices=RESIDENCIES, default="on", help="as in mgn-run")
     parser.add_argument("--threads", type=int, default=2, help="those of llama.cpp")
     parser.add_argument("--cpu-time", action="store_true", help="count seconds of processors")
     options = parser.parse_args(arguments)
@@ -133,7 +135,9 @@ class _Mgn:
         text = text.replace("f32[n_out, n_in]", f"{format}[n_out, n_in]")
         text = text.replace("embed: f32", f"embed: {format}")
         text = text.replace("head_dim = HD, theta", "head_dim = HD, interleaved = true, theta")
-        self._exe = mgn.compile(mgn.parse(text), graph="decode", device=options.device)
+        self._exe = mgn.compile(
+            mgn.parse(text), graph="decode", device=options.device, resident=options.resident
+        )
         for name, array in weights.items():
             self._exe.params[name] = array
         read = sum(array.nbytes for array in weights.values())

@@ -263,7 +263,7 @@ def compile(
     `dynamic`, `none`, a number, or `auto`, which is dynamic in f16. `mgn.Trainer` has more to set.
     With `prepare=False`, what parameters alone decide is not kept, but computed in each run.
     With `resident="off"`, each kernel is a launch of its own; otherwise runs of kernels become one
-    where that is faster.
+    where that is faster: on a GPU, and with `resident="on"` on a CPU, where one core runs them.
 
     `passes` takes the place of the default pipeline: a text such as `"my-pass,default"`, or a list
     of names and passes. Those that say nothing of their options have those of this call.

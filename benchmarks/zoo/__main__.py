@@ -1,6 +1,6 @@
 """`python -m benchmarks.zoo [names] [--small] [--dim NAME=N] [--one-core] [--device D]
-[--precision P] [--against A,B] [--beside N] [--json FILE]`: the models of `examples/models/` beside
-those of torchvision, transformers and diffusers.
+[--precision P] [--resident on] [--against A,B] [--beside N] [--json FILE]`: the models of
+`examples/models/` beside those of torchvision, transformers and diffusers.
 
 In: names of models; without any, all. Sizes are those of their files, but for what `--dim` gives:
 fewer layers, say, of a model that memory does not hold. Out: a row for each graph that is timed;
@@ -16,8 +16,8 @@ not installed. The status is 1 where an error is too large. A row has
 
 On a GPU, PyTorch computes there in the precision's type, and `torch.compile` has CUDA graphs. Runs
 of mgn follow one another, as a program's do. `--one-core` keeps all to one core, and times what a
-call takes of the processor: others on the machine change that less. The extra `test-models` brings
-the peers.
+call takes of the processor: others on the machine change that less. `--resident on` makes runs of
+kernels one launch on a CPU. The extra `test-models` brings the peers.
 """
 
 import argparse
@@ -38,6 +38,7 @@ from benchmarks.zoo.entry import Entry
 from benchmarks.zoo.table import add_choice, chosen
 from benchmarks.zoo.trial import MOST_BESIDE, TOLERANCES, Trial, tried
 from mgn.bench.timing import interleaved_medians
+from mgn.driver.residency import RESIDENCIES
 from mgn.executable import Executable
 
 MEBI = 1 << 20
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--one-core", action="store_true", help="processor time, on one core")
     parser.add_argument("--device", default="auto", help="as in mgn-run")
     parser.add_argument("--precision", default="f32", choices=TOLERANCES, help="as in mgn-run")
+    parser.add_argument("--resident", default="auto", choices=RESIDENCIES, help="as in mgn-run")
     parser.add_argument("--against", default=",".join(CONTESTANTS), help="none, or some of these")
     parser.add_argument(
         "--beside",
@@ -69,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table, rows, worst = Table(18), list[dict[str, Any]](), 0.0
     for entry in entries:
         choices = options.device, options.precision, options.beside
-        trial = tried(entry, options.small, *choices, clock)
+        trial = tried(entry, options.small, *choices, clock, options.resident)
         worst = max(worst, trial.error)
         for row, remarks in rows_of(entry, trial, against, clock):
             table.print(row)

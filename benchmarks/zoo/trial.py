@@ -93,6 +93,7 @@ def tried(
     precision: str = "f32",
     most_beside: int = MOST_BESIDE,
     clock: Clock = time.perf_counter,
+    resident: str = "auto",
 ) -> Trial:
     """The trial of an entry; the peer's weights are those of a fixed seed. A peer of more than
     `most_beside` parameters is given up, and no parameter is held in several layouts.
@@ -120,6 +121,7 @@ def tried(
             device=device,
             precision=precision,
             prepare=is_beside,
+            resident=resident,
         )
         program.load_params(path)
         errors = compared(entry, program, wanted)

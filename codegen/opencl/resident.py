@@ -108,7 +108,7 @@ class _Resident:
         pragmas = "".join(
             f"#pragma OPENCL EXTENSION {extension} : enable\n" for extension in sorted(extensions)
         )
-        declared = min(memory, LARGEST_LOCAL)
+        declared = memory if self._device.is_cpu else min(memory, LARGEST_LOCAL)
         architecture = max((writer.architecture for writer in self._writers), default="")
         enlarged = {"memory": (declared, memory)} if memory > declared else {}
         parameters = [f"__global uchar* b{n}" for n in range(len(self._arguments))]

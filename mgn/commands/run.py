@@ -126,7 +126,8 @@ def make_parser() -> argparse.ArgumentParser:
         "--resident",
         choices=RESIDENCIES,
         default="auto",
-        help="make runs of kernels one launch where that is faster (default), or never",
+        help="make runs of kernels one launch where that is faster: on GPUs (default), on CPUs "
+        "too, where one core runs them, or never",
     )
     add("--list-devices", action="store_true", help="print what can be used; -v: with figures")
     add("--probe", action="store_true", help="with --list-devices: measure them again")

@@ -6,12 +6,18 @@ In: a word and a device's description. Out: the description that a program is co
 from typing import TYPE_CHECKING
 
 from mgn.diagnostics import MgnError
+from mgn.runtime.measurement.barriers import merging_is_on
 
 if TYPE_CHECKING:
     from mgn.dialects.kernel.device import Device
 
-RESIDENCIES = ("auto", "off")
-"""`auto` merges launches where that is faster by the device's figures; `off` merges none."""
+RESIDENCIES = ("auto", "on", "off")
+"""`auto` merges launches on GPUs where that is faster by the device's figures; `on` does so on CPUs
+too; `off` merges none.
+"""
+
+OF_ONE_GROUP = 1e-7
+"""What it takes a CPU to go on with the next stage: it has one group, which waits for none."""
 
 
 def check_residency(resident: str) -> None:
@@ -24,4 +30,8 @@ def check_residency(resident: str) -> None:
 def residing(device: "Device", resident: str) -> "Device":
     """The device as a program sees it. Where no launches are to be merged it has no barriers."""
     check_residency(resident)
-    return device.with_figures(barrier_cost=0.0) if resident == "off" else device
+    if resident == "off":
+        return device.with_figures(barrier_cost=0.0)
+    if resident == "on" and device.is_cpu and not device.barrier_cost and merging_is_on():
+        return device.with_figures(barrier_cost=OF_ONE_GROUP)
+    return device

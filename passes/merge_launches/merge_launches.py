@@ -23,8 +23,11 @@ Small launches with a barrier on either side are done by each group for itself, 
 A launch costs the host the device's `launch_cost`, and the device a little; a barrier costs its
 `barrier_cost`. A stage takes longer than its kernel alone where a resident launch holds fewer
 work-items at a time, and is none where these lack registers. A device without barriers keeps its
-launches, unless `always` is set: then everything that can be is merged. Launches before and behind
-a check of the run stay apart, since a run that fails its checks writes no state.
+launches, unless `always` is set: then everything that can be is merged. On a CPU a resident launch
+has one group and so one core, and the host computes itself: its time is not counted apart.
+
+Launches before and behind a check of the run stay apart, since a run that fails its checks writes
+no state.
 """
 
 from collections.abc import Sequence
@@ -47,7 +50,13 @@ from mgn.passes.merge_launches.accesses import (
     accesses,
     next_barriers,
 )
-from mgn.passes.merge_launches.prices import BEGIN, LATENCY, KernelCost, kernel_cost
+from mgn.passes.merge_launches.prices import (
+    BEGIN,
+    LATENCY,
+    CoreCost,
+    KernelCost,
+    kernel_cost,
+)
 from mgn.passes.merge_launches.segments import (
     SIZES,
     Order,
@@ -80,7 +89,7 @@ class MergeLaunches(ModulePass):
             for function in op.body.block.ops
             if isinstance(function, FuncOp)
         }
-        costs: dict[str, KernelCost] = {}
+        costs: dict[str, KernelCost | CoreCost] = {}
         for program in [item for item in op.body.block.ops if isinstance(item, ProgramOp)]:
             _Merger(program, kernels, device, costs, self.always).merge()
 
@@ -93,7 +102,7 @@ class _Merger:
         program: ProgramOp,
         kernels: dict[str, FuncOp],
         device: Device,
-        costs: dict[str, KernelCost],
+        costs: dict[str, KernelCost | CoreCost],
         always: bool,
     ) -> None:
         self._program, self._kernels, self._device = program, kernels, device
@@ -113,6 +122,8 @@ class _Merger:
         ]
         if self._always:
             cut = cheapest_cut(orders, Prices(host=1.0, begin=0.0, barrier=0.0), weight=1.0)
+        elif self._device.is_cpu:
+            cut = cheapest_cut(orders, self._prices, weight=0.0)
         else:
             cut = best_cut(orders, self._prices)
         for run, places, order, segments in zip(runs, touched, orders, cut.orders, strict=True):
@@ -125,7 +136,8 @@ class _Merger:
 
     @property
     def _prices(self) -> Prices:
-        return Prices(self._device.launch_cost, BEGIN, self._device.barrier_cost)
+        begin = self._device.launch_cost if self._device.is_cpu else BEGIN
+        return Prices(self._device.launch_cost, begin, self._device.barrier_cost)
 
     def _saved(self, order: Order, segment: Segment, weight: float) -> float:
         """What a resident launch saves by the prices with which it was chosen."""
@@ -173,7 +185,7 @@ class _Merger:
             }
         places = frozenset(place_of(value) for value in launch.arguments)
         alone = 0.0 if self._always else cost.alone
-        hidden = 0.0 if self._always else LATENCY
+        hidden = 0.0 if self._always or self._device.is_cpu else LATENCY
         return Stage(name, alone, self._stages[name], places, self._operations[name], hidden)
 
     def _repeat(self, run: list[LaunchOp], touched: list[Accesses]) -> None:
@@ -195,7 +207,7 @@ class _Merger:
         small = cost.items <= MOST_REPEATED_ITEMS and cost.moved <= MOST_REPEATED
         return small and touched.can_repeat
 
-    def _cost(self, name: str) -> KernelCost:
+    def _cost(self, name: str) -> KernelCost | CoreCost:
         """What a kernel takes, found once."""
         if name not in self._costs:
             self._costs[name] = kernel_cost(self._kernels[name], self._device)

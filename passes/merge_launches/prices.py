@@ -2,13 +2,16 @@
 
 In: a `kernel.func`, the bytes of its arguments, and a device. Out: seconds. The kernel's own loops
 say how often each operation runs: a loop whose bounds are not known counts `UNKNOWN_STEPS` times.
+
+A GPU has a resident group on each compute unit. A CPU has one in all, so that one core does what
+others would help with in launches of their own.
 """
 
 from dataclasses import dataclass
 from math import prod
 from typing import cast
 
-from xdsl.dialects import arith, memref, scf, vector
+from xdsl.dialects import arith, math, memref, scf, vector
 from xdsl.dialects.builtin import Float32Type, IndexType, IntegerAttr, MemRefType
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -64,6 +67,9 @@ compiler has the reads of some of these on their way at a time.
 LATENCY = 1.5e-6
 """What the shortest kernel takes, and the shortest stage."""
 
+FUNCTION = 20
+"""Operations that a function such as exp takes a CPU."""
+
 _ARITHMETIC = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp)
 
 
@@ -98,13 +104,44 @@ class KernelCost:
         return self.seconds * (1.0 + loss) + ITEM_SECONDS * items
 
 
-def kernel_cost(func: FuncOp, device: Device) -> KernelCost:
+@dataclass(frozen=True)
+class CoreCost:
+    """What a kernel takes a CPU: `seconds` of one core, which so many `cores` share in a launch of
+    its own. It has so many work-items, which read and write `moved` bytes in all.
+    """
+
+    seconds: float
+    cores: int
+    launch: float
+    items: int
+    moved: float
+
+    @property
+    def alone(self) -> float:
+        """The time for it as a launch of its own."""
+        return self.launch + self.seconds / self.cores
+
+    def fits(self, items: int) -> bool:
+        """A core keeps in memory what it has no registers for."""
+        return True
+
+    def as_stage(self, items: int, device: Device) -> float:
+        """The time inside a resident launch, of one group."""
+        return self.seconds + ITEM_SECONDS * items
+
+
+def kernel_cost(func: FuncOp, device: Device) -> KernelCost | CoreCost:
     """The price of a kernel by what its loops read and compute."""
-    counted = _Counter()
+    counted = _Counter(device.lanes(4) if device.is_cpu else 1)
     counted.block(func.body.block, 1)
     items = prod(func.global_sizes)
     held = sum(byte_size(argument.type) for argument in func.arguments)
     moved = min(counted.bytes * items, held)
+    if device.is_cpu:
+        cores = min(device.compute_units, max(items // prod(func.local_sizes), 1))
+        computing = counted.operations * items * device.compute_units / device.rate("f32")
+        seconds = max(computing, cores * device.seconds_to_move(moved))
+        return CoreCost(seconds, cores, device.launch_cost, items, moved)
     rate = device.rate("f32")
     seconds = counted.operations * items / rate
     if counted.products:
@@ -165,8 +202,11 @@ def _share(items: int, device: Device) -> float:
 
 @dataclass
 class _Counter:
-    """Bytes, operations and operations of matrix units of one work-item."""
+    """Bytes, operations and operations of matrix units of one work-item. An operation on few values
+    counts as one on `least`.
+    """
 
+    least: int = 1
     bytes: float = 0.0
     operations: float = 0.0
     products: float = 0.0
@@ -183,9 +223,11 @@ class _Counter:
             for block in region.blocks:
                 self.block(block, times)
         if isinstance(op, vector.FMAOp):
-            self.operations += 2 * lanes(op.res.type) * times
+            self.operations += 2 * max(lanes(op.res.type), self.least) * times
         elif isinstance(op, _ARITHMETIC):
-            self.operations += lanes(op.results[0].type) * times
+            self.operations += max(lanes(op.results[0].type), self.least) * times
+        elif op.dialect_name() == math.Math.name:
+            self.operations += FUNCTION * max(lanes(op.results[0].type), self.least) * times
         elif isinstance(op, MmaOp):
             self.products += (64 if _is_tf32(op) else 128) * times
         elif isinstance(op, GroupMmaOp):

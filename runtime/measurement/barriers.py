@@ -61,7 +61,7 @@ void meet(__global uint* arrivals, __global uint* written, int rounds)
 
 def barrier_seconds(device: ComputeDevice, again: bool = False) -> float:
     """The time of a barrier on a device, from disk or measured; 0 where there is none."""
-    if not switched_on(RESIDENT_VARIABLE, True) or not _may_have_one(device.handle):
+    if not merging_is_on() or not _may_have_one(device.handle):
         return 0.0
     root = cache_folder()
     name = hashlib.sha256(f"{_VERSION} {device.identity}".encode()).hexdigest()[:32]
@@ -73,6 +73,11 @@ def barrier_seconds(device: ComputeDevice, again: bool = False) -> float:
     if path is not None:
         keep_file(path, json.dumps({"seconds": found}).encode())
     return found
+
+
+def merging_is_on() -> bool:
+    """Whether launches may be merged in this process."""
+    return switched_on(RESIDENT_VARIABLE, True)
 
 
 def _may_have_one(handle: Any) -> bool:

@@ -118,9 +118,54 @@ def test_a_failing_check_leaves_states_alone() -> None:
     assert merged.state["seen"] == before
 
 
+def test_a_cpu_merges_where_that_is_asked_for_and_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A product of a core's milliseconds stays a launch that all cores share."""
+    if DEVICE != "cpu":
+        pytest.skip("a GPU merges without being asked")
+    text = """
+    graph g(x: f32[1, 600], big: f32[1000, 1000]) {
+      param w: f32[600, 600] = he_normal()
+      h = cumsum(softmax(tanh(x @ w)), axis = 1)
+      return y = sort(h), z = tanh(big @ big)
+    }"""
+    inputs = {"x": normal(1, 600), "big": normal(1000, 1000)}
+    figures = {"launch_cost": 1e-5, "compute_units": 4, "rates": {"f32": 1e11}}
+    Path(os.environ[FIGURES_VARIABLE]).write_text(json.dumps(figures))
+    auto, on = (mgn.compile(mgn.parse(text), device="cpu", resident=x) for x in ("auto", "on"))
+    assert not auto.report.merged
+    (merged,) = on.report.merged
+    count = len(auto.report.kernels)
+    assert 2 <= merged.stages < count and len(on.report.kernels) == count - merged.stages + 1
+    apart = [item for item in on.report.kernels if item.kind != "resident"]
+    assert any("matmul" in item.operations and item.work.operations > 1e9 for item in apart)
+    wanted = auto(**inputs)
+    for name, found in on(**inputs).items():
+        assert found.tobytes() == wanted[name].tobytes(), name
+    monkeypatch.setenv("MGN_RESIDENT", "off")
+    assert not mgn.compile(mgn.parse(text), device="cpu", resident="on").report.merged
+
+
+def test_stages_on_a_cpu_have_more_local_memory_than_others() -> None:
+    """Packed panels of a product take more than NVIDIA's compiler lets a program declare."""
+    if DEVICE != "cpu":
+        pytest.skip("it is a CPU's local memory")
+    text = """
+    graph g(x: f32[32, 784]) {
+      param a: f32[512, 784] = he_normal()
+      param b: f32[10, 512] = he_normal()
+      return y = gelu(x @ a.T) @ b.T
+    }"""
+    merged, apart = (mgn.compile(mgn.parse(text), device="cpu", resident=x) for x in ("on", "off"))
+    assert merged.report.merged
+    inputs = {"x": normal(32, 784)}
+    assert merged(**inputs)["y"].tobytes() == apart(**inputs)["y"].tobytes()
+
+
 def test_a_word_that_is_no_residency_is_an_error() -> None:
-    with pytest.raises(mgn.MgnError, match="unknown residency 'on'; there are auto, off"):
-        mgn.compile(mgn.parse(IMAGES), device=DEVICE, resident="on")
+    with pytest.raises(mgn.MgnError, match="unknown residency 'yes'; there are auto, on, off"):
+        mgn.compile(mgn.parse(IMAGES), device=DEVICE, resident="yes")
 
 
 def test_kernels_run_apart_where_the_driver_refuses_them_together(

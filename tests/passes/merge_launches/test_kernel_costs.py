@@ -8,18 +8,18 @@ from xdsl.parser import Parser
 from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.kernel.function import FuncOp
 from mgn.modules.dialect_table import make_context
-from mgn.passes.merge_launches.prices import UNEVEN, KernelCost, kernel_cost
+from mgn.passes.merge_launches.prices import UNEVEN, CoreCost, KernelCost, kernel_cost
 from mgn.passes.merge_launches.registers import words_in_use
 
 HEAD = (
     "kernel.func @k(%in: memref<4096xf32>, %out: memref<4096xf32>) "
-    "access [read, write] global [{items}, 1, 1] local [{items}, 1, 1] {{"
+    "access [read, write] global [{all}, 1, 1] local [{items}, 1, 1] {{"
 )
 
 
-def kernel(body: str, items: int = 256) -> FuncOp:
-    """A kernel of one input and one output, of one work-group."""
-    text = "\n".join([HEAD.format(items=items), body, "kernel.return", "}"])
+def kernel(body: str, items: int = 256, groups: int = 1) -> FuncOp:
+    """A kernel of one input and one output."""
+    text = "\n".join([HEAD.format(items=items, all=items * groups), body, "kernel.return", "}"])
     found = Parser(make_context(), text).parse_module().body.block.first_op
     assert isinstance(found, FuncOp)
     return found
@@ -132,7 +132,7 @@ def test_a_kernel_fits_a_group_of_its_own_size_and_no_larger_one_if_it_holds_muc
     writes = [f"vector.store %v{n}, %out[%i] : memref<4096xf32>, vector<16xf32>" for n in range(30)]
     held = kernel("\n".join(["%i = kernel.local_id 0", *lines, *writes]), items)
     cost = kernel_cost(held, DEVICES["nvidia-h200"])
-    assert cost.registers == most
+    assert isinstance(cost, KernelCost) and cost.registers == most
     assert cost.fits(max(items, 256)) and not cost.fits(2 * max(items, 256))
 
 
@@ -157,7 +157,8 @@ def test_work_groups_are_uneven_where_a_loop_ends_by_the_group(
     place: str, end: str, uneven: bool
 ) -> None:
     device = DEVICES["nvidia-h200"]
-    assert kernel_cost(kernel(LOOP.format(place=place, end=end)), device).uneven is uneven
+    cost = kernel_cost(kernel(LOOP.format(place=place, end=end)), device)
+    assert isinstance(cost, KernelCost) and cost.uneven is uneven
 
 
 def test_uneven_groups_take_longer_as_a_stage_only_where_not_all_run_at_once() -> None:
@@ -169,3 +170,44 @@ def test_uneven_groups_take_longer_as_a_stage_only_where_not_all_run_at_once() -
     few, many = device.compute_units, device.compute_units + 1
     assert stage(few, True) == stage(few, False)
     assert stage(many, True) == pytest.approx(stage(many, False) + UNEVEN * 10e-6)
+
+
+SQUARES = """
+  %x = vector.load %in[%i] : memref<4096xf32>, vector<8xf32>
+  %y = arith.mulf %x, %x : vector<8xf32>
+  vector.store %y, %out[%i] : memref<4096xf32>, vector<8xf32>
+"""
+
+
+def test_a_core_does_in_a_resident_launch_what_all_cores_share_in_one_of_its_own() -> None:
+    cpu = DEVICES["cpu"].with_figures(compute_units=4)
+    items = 64
+    one = kernel("%i = kernel.local_id 0\n" + SQUARES, items)
+    many = kernel("%i = kernel.global_id 0\n" + SQUARES, items, groups=8)
+    alone, shared = kernel_cost(one, cpu), kernel_cost(many, cpu)
+    assert isinstance(alone, CoreCost) and isinstance(shared, CoreCost)
+    assert (alone.cores, shared.cores) == (1, 4)
+    assert alone.alone == cpu.launch_cost + alone.seconds
+    assert shared.alone == cpu.launch_cost + shared.seconds / 4
+    assert shared.seconds <= shared.as_stage(64, cpu) < 1.1 * shared.seconds + 1e-7
+    assert shared.seconds >= alone.seconds > 0
+
+
+def test_a_function_and_an_operation_on_one_value_take_a_core_longer() -> None:
+    cpu = DEVICES["cpu"]
+    scalar = """
+      %i = kernel.local_id 0
+      %x = memref.load %in[%i] : memref<4096xf32>
+      %y = {operation} : f32
+      memref.store %y, %out[%i] : memref<4096xf32>
+    """
+    costs = [
+        kernel_cost(kernel(body, 4096), cpu)
+        for body in (
+            scalar.format(operation="arith.mulf %x, %x"),
+            scalar.format(operation="math.exp %x"),
+        )
+    ]
+    counted = [cost.seconds for cost in costs]
+    lanes, rate = cpu.lanes(4), cpu.rate("f32") / cpu.compute_units
+    assert counted[0] >= 4096 * lanes / rate and counted[1] >= 20 * 4096 * lanes / rate
