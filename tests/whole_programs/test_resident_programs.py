@@ -122,7 +122,7 @@ def test_a_cpu_merges_where_that_is_asked_for_and_faster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A product of a core's milliseconds stays a launch that all cores share."""
-    if DEVICE != "cpu":
+    if DEVICE == "gpu":
         pytest.skip("a GPU merges without being asked")
     text = """
     graph g(x: f32[1, 600], big: f32[1000, 1000]) {
@@ -133,7 +133,7 @@ def test_a_cpu_merges_where_that_is_asked_for_and_faster(
     inputs = {"x": normal(1, 600), "big": normal(1000, 1000)}
     figures = {"launch_cost": 1e-5, "compute_units": 4, "rates": {"f32": 1e11}}
     Path(os.environ[FIGURES_VARIABLE]).write_text(json.dumps(figures))
-    auto, on = (mgn.compile(mgn.parse(text), device="cpu", resident=x) for x in ("auto", "on"))
+    auto, on = (mgn.compile(mgn.parse(text), device=DEVICE, resident=x) for x in ("auto", "on"))
     assert not auto.report.merged
     (merged,) = on.report.merged
     count = len(auto.report.kernels)
@@ -144,12 +144,12 @@ def test_a_cpu_merges_where_that_is_asked_for_and_faster(
     for name, found in on(**inputs).items():
         assert found.tobytes() == wanted[name].tobytes(), name
     monkeypatch.setenv("MGN_RESIDENT", "off")
-    assert not mgn.compile(mgn.parse(text), device="cpu", resident="on").report.merged
+    assert not mgn.compile(mgn.parse(text), device=DEVICE, resident="on").report.merged
 
 
 def test_stages_on_a_cpu_have_more_local_memory_than_others() -> None:
     """Packed panels of a product take more than NVIDIA's compiler lets a program declare."""
-    if DEVICE != "cpu":
+    if DEVICE == "gpu":
         pytest.skip("it is a CPU's local memory")
     text = """
     graph g(x: f32[32, 784]) {
@@ -157,7 +157,7 @@ def test_stages_on_a_cpu_have_more_local_memory_than_others() -> None:
       param b: f32[10, 512] = he_normal()
       return y = gelu(x @ a.T) @ b.T
     }"""
-    merged, apart = (mgn.compile(mgn.parse(text), device="cpu", resident=x) for x in ("on", "off"))
+    merged, apart = (mgn.compile(mgn.parse(text), device=DEVICE, resident=x) for x in ("on", "off"))
     assert merged.report.merged
     inputs = {"x": normal(32, 784)}
     assert merged(**inputs)["y"].tobytes() == apart(**inputs)["y"].tobytes()
