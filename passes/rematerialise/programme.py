@@ -20,6 +20,7 @@ import numpy as np
 
 from mgn.passes.rematerialise.stages import Stages
 from mgn.passes.rematerialise.tasks import Copy, Plan, Run
+from mgn.passes.simplex import is_optimal, run_simplex
 
 OPTIONS = {"output_flag": False, "threads": 1, "random_seed": 0, "mip_max_nodes": 200}
 MOST_EXACT = 500
@@ -29,9 +30,6 @@ ROWS_A_ROUND = 12
 """Places whose rows are added at a time."""
 
 NEARLY, NOTHING, HALF = 1e-6, 1e-7, 0.5
-CIRCLES = 3
-"""Iterations, for each row and column, after which a solver goes round in circles."""
-
 DECIDED, MOST_DECISIONS = 4, 400
 """A decision in so many is taken at a time; and the most times."""
 
@@ -100,7 +98,8 @@ class Programme:
         """The plans that rounding comes to, and the bound that the programme has without it."""
         self._solver = solver = self._new_solver()
         values = self._relaxed()
-        bound = solver.getInfo().objective_function_value * self._unit
+        least = solver.getInfo().objective_function_value if is_optimal(solver) else 0.0
+        bound = least * self._unit
         chosen = [values >= share for share in SHARES] + [self._least()]
         if values[0] > NOTHING:
             return Solution(chosen, 0.0, False)
@@ -142,7 +141,7 @@ class Programme:
     def _relaxed(self) -> np.ndarray:
         """The solution in parts of decisions, with the rows of all places that matter to it."""
         while True:
-            self._run()
+            run_simplex(self._solver)
             values = np.array(self._solver.getSolution().col_value)
             broken = [item for item in self._profile.broken(values) if item not in self._known]
             if not broken:
@@ -151,16 +150,6 @@ class Programme:
             for position in broken:
                 row, rest = self._profile.row(position), self._profile.rest(position)
                 self._add_row(row, -np.inf, rest)
-
-    def _run(self) -> None:
-        """Solves from where the solver stopped. One that goes round in circles begins anew."""
-        solver = self._solver
-        enough = CIRCLES * (solver.getNumRow() + solver.getNumCol())
-        solver.setOptionValue("simplex_iteration_limit", enough)
-        solver.run()
-        if str(solver.getModelStatus()) == "HighsModelStatus.kIterationLimit":
-            solver.clearSolver()
-            solver.run()
 
     def _rounded(self, values: np.ndarray) -> np.ndarray | None:
         """The solution with whole decisions on what is kept: those nearest to whole numbers are

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mgn.diagnostics import MgnError
+from mgn.passes.rematerialise import programme as programmes
 from mgn.passes.rematerialise.budget import parse_bytes
 from mgn.passes.rematerialise.descent import Runs, descend
 from mgn.passes.rematerialise.fit import fit
@@ -118,6 +119,15 @@ def test_steps_down_lower_the_peak_each_time() -> None:
         check(problem, plan)
     few = [plan for _, plan in descend(programme, Runs(10 * len(tasks)))]
     assert len(few) < len(plans)
+
+
+def test_a_bound_is_what_a_solver_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that ends on its way, by the primal simplex, has more seconds than the least."""
+    monkeypatch.setattr(programmes, "MOST_EXACT", 0)
+    programme = Programme(Stages(chain(12), range(24)), 700)
+    assert programme.solve().bound > 0.0
+    monkeypatch.setattr(programmes, "is_optimal", lambda solver: False)
+    assert programme.solve().bound == 0.0
 
 
 @settings(max_examples=15, deadline=None)

@@ -10,15 +10,12 @@ import numpy as np
 
 from mgn.passes.saturate.extraction.program_rows import Rows
 from mgn.passes.saturate.extraction.work import ENTRY, PIVOT, Work
+from mgn.passes.simplex import is_optimal, run_simplex
 
 OPTIONS = {"output_flag": False, "threads": 1, "random_seed": 0, "presolve": "off"}
 """The search for a smaller program takes more time than it saves."""
 NEARLY = 1e-6
 """How far from a whole number a variable may be."""
-CIRCLES = 3
-"""Iterations, for each row and column, after which a solver goes round in circles: programs take
-less than half a one, and one that ends by the primal simplex may go on for ever.
-"""
 
 
 def solver_of(costs: np.ndarray, rows: Rows) -> Any:
@@ -55,22 +52,10 @@ def add_rows(solver: Any, rows: Rows) -> None:
 
 
 def run_within(solver: Any, work: Work) -> bool:
-    """Whether a solver found the optimum, from where it stopped, with the work that is left.
-
-    One that goes round in circles from there begins anew.
-    """
+    """Whether a solver found the optimum, from where it stopped, with the work that is left."""
     each = PIVOT * max(1, solver.getNumRow())
-    enough = CIRCLES * (solver.getNumRow() + solver.getNumCol())
-    for _ in range(2):
-        most = min(work.left / each, enough)
-        if most < 1.0:
-            return False
-        solver.setOptionValue("simplex_iteration_limit", int(most))
-        solver.run()
-        work.did(solver.getInfo().simplex_iteration_count, each)
-        work.did(solver.getNumNz(), ENTRY)
-        status = str(solver.getModelStatus())
-        if status != "HighsModelStatus.kIterationLimit" or most < enough:
-            return status == "HighsModelStatus.kOptimal"
-        solver.clearSolver()
-    return False
+    if work.left < each:
+        return False
+    work.did(run_simplex(solver, work.left / each), each)
+    work.did(solver.getNumNz(), ENTRY)
+    return is_optimal(solver)

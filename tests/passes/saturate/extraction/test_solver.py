@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from mgn.passes.saturate.extraction.program_rows import Rows
-from mgn.passes.saturate.extraction.solver import CIRCLES, run_within, solver_of
+from mgn.passes.saturate.extraction.solver import run_within, solver_of
 from mgn.passes.saturate.extraction.work import Work
+from mgn.passes.simplex import CIRCLES
 
 PROGRAM = """
 import numpy as np
