@@ -18,7 +18,10 @@ from mgn.passes.saturate.prices.kernel_facts import price_alone
 def is_never_unrolled(op: TensorOp, device: Device) -> bool:
     """Whether a recurrence costs less as it stands than its steps cost in launches. Each step waits
     for the one before: its product is a kernel, and so is what all gates meet in, where a step has
-    several, since they are columns of that product.
+    several, since they are columns of that product. Two steps are not counted. The first one may
+    take no launch: it has no product where its state is zeros, and what is left of it may be part
+    of the next one's kernel. And kernels of steps write what is read of a loop where it is wanted,
+    while another kernel may have to take it from what the loop writes.
     """
     if op.spec.name != RECURRENCE:
         return False
@@ -32,4 +35,5 @@ def is_never_unrolled(op: TensorOp, device: Device) -> bool:
     leaves = dict(zip(names, operands, strict=True))
     price = price_alone(body, form, [0], leaves, [signature], device)
     launches = 2 if CELLS[op.values["cell"]].gates > 1 else 1
-    return price <= operands[0].get_shape()[0] * launches * device.launch_cost
+    counted = operands[0].get_shape()[0] - 2
+    return price <= counted * launches * device.launch_cost

@@ -8,7 +8,8 @@ import pytest
 import mgn
 from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.operations.recurrences.recurrence import CELLS, DIRECTIONS
-from mgn.passes.saturate import RuleClass, SaturateOptions
+from mgn.passes.saturate import RuleClass, SaturateOptions, saturate
+from mgn.passes.saturate.memo import forget_choices
 from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
@@ -79,6 +80,29 @@ def test_a_long_loop_is_chosen_without_a_look_at_its_steps(device: str) -> None:
     assert report.saturation.nodes < 100
     assert [kernel.kind for kernel in report.kernels].count("recurrence") == 1
     assert report.saturation.cost_after <= report.saturation.cost_before
+
+
+@pytest.mark.parametrize("device", ["cpu", "nvidia-h200"])
+@pytest.mark.parametrize("steps, results", [(1, "y"), (1, "y, c"), (2, "y")])
+def test_a_loop_of_few_steps_that_begins_with_zeros_costs_no_more_than_its_steps(
+    steps: int, results: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first step has no product then, and no kernel takes y from what the loop writes."""
+    text = f"""param w: f32[256, 4]
+    param r: f32[256, 64]
+    graph g(x: f32[{steps}, 1, 4]) {{ y, h, c = lstm(x, w, r)
+      return {results}
+    }}"""
+
+    def cost() -> float:
+        found: Any = mgn.optimize(mgn.parse(text), graph="g", device=device).report.saturation
+        return found.cost_after
+
+    chosen = cost()
+    forget_choices()
+    monkeypatch.setattr(saturate, "is_never_unrolled", lambda op, device: False)
+    assert chosen <= cost() * (1 + 1e-9)
+    forget_choices()
 
 
 def test_by_exact_rules_a_loop_is_its_steps() -> None:
