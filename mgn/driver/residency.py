@@ -6,7 +6,6 @@ In: a word and a device's description. Out: the description that a program is co
 from typing import TYPE_CHECKING
 
 from mgn.diagnostics import MgnError
-from mgn.runtime.measurement.barriers import merging_is_on
 
 if TYPE_CHECKING:
     from mgn.dialects.kernel.device import Device
@@ -32,6 +31,8 @@ def residing(device: "Device", resident: str) -> "Device":
     check_residency(resident)
     if resident == "off":
         return device.with_figures(barrier_cost=0.0)
-    if resident == "on" and device.is_cpu and not device.barrier_cost and merging_is_on():
-        return device.with_figures(barrier_cost=OF_ONE_GROUP)
+    if resident == "on" and device.is_cpu and not device.barrier_cost:
+        from mgn.runtime.measurement.barriers import merging_is_on
+
+        return device.with_figures(barrier_cost=OF_ONE_GROUP * merging_is_on())
     return device

@@ -132,7 +132,7 @@ class CoreCost:
 
 def kernel_cost(func: FuncOp, device: Device) -> KernelCost | CoreCost:
     """The price of a kernel by what its loops read and compute."""
-    counted = _Counter(device.lanes(4) if device.is_cpu else 1)
+    counted = _Counter(device.lanes(4), FUNCTION) if device.is_cpu else _Counter()
     counted.block(func.body.block, 1)
     items = prod(func.global_sizes)
     held = sum(byte_size(argument.type) for argument in func.arguments)
@@ -203,10 +203,11 @@ def _share(items: int, device: Device) -> float:
 @dataclass
 class _Counter:
     """Bytes, operations and operations of matrix units of one work-item. An operation on few values
-    counts as one on `least`.
+    counts as one on `least`, and a function as so many; a GPU has units of their own for them.
     """
 
     least: int = 1
+    function: int = 0
     bytes: float = 0.0
     operations: float = 0.0
     products: float = 0.0
@@ -227,7 +228,7 @@ class _Counter:
         elif isinstance(op, _ARITHMETIC):
             self.operations += max(lanes(op.results[0].type), self.least) * times
         elif op.dialect_name() == math.Math.name:
-            self.operations += FUNCTION * max(lanes(op.results[0].type), self.least) * times
+            self.operations += self.function * max(lanes(op.results[0].type), self.least) * times
         elif isinstance(op, MmaOp):
             self.products += (64 if _is_tf32(op) else 128) * times
         elif isinstance(op, GroupMmaOp):
