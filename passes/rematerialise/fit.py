@@ -121,12 +121,17 @@ def _descents(
         problem = problems[plain.early]
         programme = Programme(Stages(problem, order), max(room, 1))
         for kept, plan in descend(programme, runs):
-            seconds, arena = _seconds(problem, plan), arena_of(problem, plan)
-            plans.append(replace(plain, plan=plan, arena=arena, seconds=seconds))
-            if arena <= room:
+            plans.append(_fitted(plain, problem, plan))
+            if plans[-1].arena <= room:
                 plans[-1] = _improved(programme, plans[-1], kept, room)
                 break
     return plans
+
+
+def _fitted(plain: Fitted, problem: Problem, plan: Plan) -> Fitted:
+    """A plan of the order of another one."""
+    seconds, arena = _seconds(problem, plan), arena_of(problem, plan)
+    return replace(plain, plan=plan, arena=arena, seconds=seconds)
 
 
 def _rank(item: Fitted, room: int) -> tuple[int, float]:
@@ -175,8 +180,7 @@ def _plans(programme: Programme, solution: Solution, room: int, plain: Fitted) -
     for chosen in solution.chosen:
         plan = programme.plan(chosen)
         if is_sound(problem, plan):
-            seconds, arena = _seconds(problem, plan), arena_of(problem, plan)
-            found.append((replace(plain, plan=plan, arena=arena, seconds=seconds), chosen))
+            found.append((_fitted(plain, problem, plan), chosen))
     fitting = [item for item in found if item[0].arena <= room]
     fitting.sort(key=lambda item: item[0].seconds)
     improved = [_improved(programme, *item, room) for item in fitting[:IMPROVED]]
