@@ -5,6 +5,12 @@ that a launch needs.
 
 ```
 // resident
+void stage_0(__local uchar* memory, int lane, int begin, int stride, int units,
+    __global uchar* p0, __global uchar* p1)
+{
+    for (int unit = begin; unit < units; unit += stride) { … }    // each kernel's body once
+}
+
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void resident(__global uchar* b0, …, __global uint* arrivals)
 {
@@ -14,12 +20,14 @@ void resident(__global uchar* b0, …, __global uint* arrivals)
         case 0: kind = 1; units = 96; meets = 1; p0 = b0; p1 = b4; break;
         …
         if (waits) …                                  // until all groups have arrived
-        switch (kind) {                               // each kernel's body once
-        case 1:
-            for (int unit = …; unit < units; unit += …) { … }
+        switch (kind) {
+        case 0: stage_0(memory, lane, begin, stride, units, p0, p1); break;
         …
         if (meets) …                                  // this group has
 ```
+A kernel's body is a function. Where all of them are large together, they are no part of the loop:
+a driver's compiler takes time for one function that grows faster than its size.
+
 The launch has one argument more than its buffers: `arrivals`, a counter that is 0 before and after
 it. So many groups are launched as run at once; the text takes any number. On a CPU that is one, and
 nobody waits. Every pointer may be another's: what a stage reads, an earlier one may have written.
@@ -51,7 +59,14 @@ from mgn.codegen.signature import RESIDENT, RESIDENT_ENTRY, KernelArgument, Kern
 from mgn.dialects.kernel import Access, Device, FuncOp, needs_wide_index
 from mgn.dialects.kernel.buffers import byte_size
 from mgn.dialects.kernel.lanes import element
-from mgn.dialects.kernel.residency import blocks_of, local_bytes, resident_memory, waits
+from mgn.dialects.kernel.residency import (
+    MOST_INLINED,
+    blocks_of,
+    local_bytes,
+    operations_of,
+    resident_memory,
+    waits,
+)
 from mgn.dialects.plan.buffers import ConstantOp, DerivedOp, ParamOp
 from mgn.dialects.plan.resident import EVERYWHERE, ResidentOp, place_of
 
@@ -81,6 +96,11 @@ class _Resident:
         self._functions = {name: functions[name] for name in self._kinds}
         self._placed = {name: self._places(name) for name in self._kinds}
         self._library = Library()
+        self._memory = max(
+            resident_memory(func, self._items, device) for func in self._functions.values()
+        )
+        large = sum(map(operations_of, self._functions.values())) > MOST_INLINED
+        self._apart = "__attribute__((noinline)) " if large else ""
         self._writers: list[Writer] = []
         self._arguments = resident.arguments
         self._number = {place_of(value): n for n, value in enumerate(self._arguments)}
@@ -94,10 +114,8 @@ class _Resident:
         if self._device.kind != "cpu" and self._device.vendor != "nvidia":
             raise CodegenError(f"{self._device.name} has no barrier of the whole device")
         name = self._resident.sym_name.data
-        cases = [line for kind in self._kinds for line in self._body(kind)]
-        memory = max(
-            resident_memory(func, self._items, self._device) for func in self._functions.values()
-        )
+        bodies = [line for kind in self._kinds for line in self._body(kind)]
+        memory = self._memory
         extensions = {item for writer in self._writers for item in writer.extensions}
         if any(
             isinstance(element(type), Float64Type)
@@ -119,7 +137,7 @@ class _Resident:
                 *self._stages(),
                 *self._begins(),
                 "        switch (kind) {",
-                *cases,
+                *map(self._case, self._kinds),
                 "        }",
                 *self._ends(),
                 "    }",
@@ -128,7 +146,7 @@ class _Resident:
         )
         source = (
             f"{RESIDENT}\n{directives(architecture, enlarged)}{pragmas}"
-            f"#pragma OPENCL FP_CONTRACT OFF\n\n{self._library.text}"
+            f"#pragma OPENCL FP_CONTRACT OFF\n\n{self._library.text}" + "\n".join(bodies) + "\n\n"
             f"__kernel __attribute__((reqd_work_group_size({self._items}, 1, 1)))\n"
             f"void {RESIDENT_ENTRY}(\n    " + ",\n    ".join(parameters) + f")\n{{\n{text}\n}}\n"
         )
@@ -246,7 +264,7 @@ class _Resident:
         """A kernel's body in a loop over the work-groups that a resident group does of it."""
         func, places = self._functions[name], self._placed[name]
         writer = Writer(ROWS, CTypes(needs_wide_index(func)), self._device)
-        writer.library, writer.stage, writer.depth = self._library, places, 4
+        writer.library, writer.stage, writer.depth = self._library, places, 2
         self._writers.append(writer)
         own = prod(func.local_sizes)
         for number, (argument, access) in enumerate(
@@ -264,21 +282,38 @@ class _Resident:
         if waits(func):  # the next work-group has the same local memory
             writer.line(places.barrier)
         first, step, rooms = "begin", "stride", places.blocks * own
-        block, item = [], "            const int item = lane;"
+        block, item = [], "    const int item = lane;"
         if not places.is_whole:
-            item = f"            const int item = lane % {own}, block = lane / {own};"
+            item = f"    const int item = lane % {own}, block = lane / {own};"
             first, step = "begin + stride * block", f"stride * {places.blocks}"
-            block = [f"            if (block < {places.blocks})"] if rooms < self._items else []
+            block = [f"    if (block < {places.blocks})"] if rooms < self._items else []
+        memory = ["__local uchar* memory"] if self._memory else []
+        parameters = [*memory, "int lane", "int begin", "int stride", "int units"]
+        parameters += [f"__global uchar* p{n}" for n in range(len(func.arguments))]
         return [
-            f"        case {self._kinds[name]}: {{ // {name}",
+            f"{self._apart}void {self._function(name)}( // {name}",
+            f"    {', '.join(parameters)})",
+            "{",
             item,
             *block,
-            f"            for (int unit = {first}; unit < units; unit += {step}) {{",
+            f"    for (int unit = {first}; unit < units; unit += {step}) {{",
             writer.text.rstrip("\n"),
-            "            }",
-            "            break;",
-            "        }",
+            "    }",
+            "}",
         ]
+
+    def _function(self, name: str) -> str:
+        """What the body of a kernel is called."""
+        return f"stage_{self._kinds[name]}"
+
+    def _case(self, name: str) -> str:
+        """The call of a kernel's body."""
+        given = ["memory"] if self._memory else []
+        given += ["lane", "begin", "stride", "units"]
+        given += [f"p{n}" for n in range(len(self._functions[name].arguments))]
+        return (
+            f"        case {self._kinds[name]}: {self._function(name)}({', '.join(given)}); break;"
+        )
 
     def _begins(self) -> list[str]:
         """Before a stage: all groups wait, or it begins where the one before it ends. The items of

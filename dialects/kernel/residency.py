@@ -15,9 +15,15 @@ WARP = 32
 MOST_BLOCKS = 15
 """NVIDIA's work-groups have 16 barriers, of which one is the whole group's."""
 
-MOST_LOCAL = 96 * 1024
+MOST_LOCAL = 227 * 1024
 """Bytes of local memory that several work-groups of a kernel share on NVIDIA's GPUs from Hopper on,
-which have more than they say; the cache of a compute unit lies in the same memory.
+which have more than they say.
+"""
+
+MOST_INLINED = 2500
+"""Operations of the kernels of a resident launch up to which their bodies stand in its loop.
+NVIDIA's compiler takes over a minute for 4,400 operations in one function, and some ten seconds for
+20,000 in functions of their own.
 """
 
 LARGE, SMALL = 1024, 128
@@ -53,6 +59,11 @@ def _bytes(operation: LocalAllocOp) -> int:
     return type.get_shape()[0] * element_bytes(type.element_type)
 
 
+def operations_of(func: FuncOp) -> int:
+    """The operations of a kernel's text."""
+    return sum(1 for _ in func.walk())
+
+
 def waits(func: FuncOp) -> bool:
     """Whether the work-items of a group wait for one another."""
     return any(isinstance(op, BarrierOp | AsyncCopyOp | AsyncWaitOp) for op in func.walk())
@@ -72,8 +83,13 @@ def blocks_of(func: FuncOp, items: int, device: Device) -> int:
         return 0
     if own % WARP:
         return 1
-    room = MOST_LOCAL if device.matrix_unit == "wgmma" else device.local_memory
-    return max(min(items // own, MOST_BLOCKS, room // size if size else MOST_BLOCKS), 1)
+    room = most_local(device) // size if size else MOST_BLOCKS
+    return max(min(items // own, MOST_BLOCKS, room), 1)
+
+
+def most_local(device: Device) -> int:
+    """Bytes of local memory that work-groups of a kernel share on a compute unit."""
+    return MOST_LOCAL if device.matrix_unit == "wgmma" else device.local_memory
 
 
 def resident_memory(func: FuncOp, items: int, device: Device) -> int:

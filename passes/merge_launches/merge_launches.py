@@ -40,7 +40,7 @@ from xdsl.passes import ModulePass
 from mgn.dialects.checks import is_check
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel.function import FuncOp
-from mgn.dialects.kernel.residency import blocks_of
+from mgn.dialects.kernel.residency import blocks_of, operations_of
 from mgn.dialects.plan.program import ProgramOp
 from mgn.dialects.plan.resident import EVERYWHERE, BarrierOp, ResidentOp, place_of
 from mgn.dialects.plan.states import NextOp
@@ -52,7 +52,9 @@ from mgn.passes.merge_launches.accesses import (
 )
 from mgn.passes.merge_launches.prices import (
     BEGIN,
+    FAR,
     LATENCY,
+    NEAR,
     CoreCost,
     KernelCost,
     kernel_cost,
@@ -136,8 +138,10 @@ class _Merger:
 
     @property
     def _prices(self) -> Prices:
-        begin = self._device.launch_cost if self._device.is_cpu else BEGIN
-        return Prices(self._device.launch_cost, begin, self._device.barrier_cost)
+        host, barrier = self._device.launch_cost, self._device.barrier_cost
+        if self._device.is_cpu:
+            return Prices(host, begin=host, barrier=barrier)
+        return Prices(host, BEGIN, barrier, NEAR, FAR)
 
     def _saved(self, order: Order, segment: Segment, weight: float) -> float:
         """What a resident launch saves by the prices with which it was chosen."""
@@ -175,16 +179,20 @@ class _Merger:
         name = launch.kernel_name
         cost = self._cost(name)
         if name not in self._stages:
-            self._operations[name] = sum(1 for _ in self._kernels[name].walk())
-            self._stages[name] = {
-                size: 0.0 if self._always else cost.as_stage(size, self._device)
+            kernel = self._kernels[name]
+            self._operations[name] = operations_of(kernel)
+            blocks = {
+                size: blocks_of(kernel, size, self._device)
                 for size in SIZES[self._device.kind]
-                if size <= self._device.max_work_group_size
-                and blocks_of(self._kernels[name], size, self._device)
-                and (self._always or cost.fits(size))
+                if size <= self._device.max_work_group_size and (self._always or cost.fits(size))
+            }
+            self._stages[name] = {
+                size: 0.0 if self._always else cost.as_stage(size, count, self._device)
+                for size, count in blocks.items()
+                if count
             }
         places = frozenset(place_of(value) for value in launch.arguments)
-        alone = 0.0 if self._always else cost.alone
+        alone = 0.0 if self._always else cost.alone(self._device)
         hidden = 0.0 if self._always or self._device.is_cpu else LATENCY
         return Stage(name, alone, self._stages[name], places, self._operations[name], hidden)
 

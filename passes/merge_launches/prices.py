@@ -7,9 +7,9 @@ A GPU has a resident group on each compute unit. A CPU has one in all, so that o
 others would help with in launches of their own.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import cast
 
 from xdsl.dialects import arith, math, memref, scf, vector
 from xdsl.dialects.builtin import Float32Type, IndexType, IntegerAttr, MemRefType
@@ -31,41 +31,60 @@ from mgn.dialects.kernel import (
 from mgn.dialects.kernel.buffers import byte_size
 from mgn.dialects.kernel.lanes import element, lanes
 from mgn.dialects.kernel.matrix_units import CopyChunkOp
+from mgn.dialects.kernel.residency import local_bytes, most_local
 from mgn.passes.merge_launches.registers import IN_ALL, registers_of
 
 UNKNOWN_STEPS = 16
 """Steps of a loop whose bounds are known at run time alone."""
 
-FULL_ITEMS = 1024
-"""Work-items of a compute unit beyond which more do not make a kernel faster."""
-
-CROWDING = 0.1
-"""The share of its time that a kernel loses where a resident launch gives a compute unit half of
-the work-items that it would have.
+FULL_ITEMS, MOST_GROUPS = 1024, 32
+"""Work-items of a compute unit beyond which more do not make a kernel faster, and the most
+work-groups that it has at a time.
 """
 
-BEGIN = 2e-6
+BEGIN = 1.2e-6
 """What passes on a device between two launches, of which the second waits for the first."""
 
-LOSS = 0.08
-"""The share of its time that a kernel loses as a stage: all wait for the slowest group."""
+LATENCY, PHASE = 0.75e-6, 0.4e-6
+"""What the shortest kernel takes, and each barrier outside of loops: what was read before it has to
+have come.
+"""
+
+STEP, COPIES_STEP = 0.25e-6, 0.15e-6
+"""What a step of a loop takes that waits for its group, and one that waits for copies which are on
+their way while it computes.
+"""
+
+ROUND = 0.55
+"""The share of its waiting that each round of work-groups takes behind the first: a compute unit
+begins a group's next one while others of its groups still work.
+"""
+
+COMPUTING, MULTIPLYING = 0.8, 2.0
+"""What computing takes beside the device's rates, as small kernels do it: by the work-items that a
+compute unit has, and on matrix units.
+"""
+
+NEAR, FAR = 1e-9, 5e-9
+"""What a resident launch takes for each operation of its kernels when it first comes to them: their
+instructions come from the device's memory. A small launch finds most of them near, and so does one
+of a single kernel, which takes nothing. The driver's compiler takes some 0.5 ms for an operation
+besides, as long as half a million such waits.
+"""
+
+CROWDED = 0.1
+"""The share of what it takes to move its bytes that a stage loses: a compute unit has up to 2048
+work-items of launches of their own, each with reads on their way, and 1024 of a resident one.
+"""
 
 UNEVEN = 0.8
-"""The share that a kernel loses besides where some of its work-groups have more to do than others,
-and there are more of them than run at a time: a device gives the next one to the first unit that is
-free, and a stage deals them out beforehand.
+"""The share that a stage loses where some of its work-groups have more to do than others, and there
+are more of them than run at a time: a device gives the next one to the first unit that is free, and
+a stage deals them out beforehand.
 """
 
 ITEM_SECONDS = 0.5e-9
 """What a stage takes longer for each work-item of a resident group."""
-
-STEP, READ = 0.3e-6, 0.1e-6
-"""What a step of a loop takes that waits for its group, and one that waits for memory alone: the
-compiler has the reads of some of these on their way at a time.
-"""
-
-LATENCY = 1.5e-6
-"""What the shortest kernel takes, and the shortest stage."""
 
 FUNCTION = 20
 """Operations that a function such as exp takes a CPU."""
@@ -75,33 +94,56 @@ _ARITHMETIC = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp)
 
 @dataclass(frozen=True)
 class KernelCost:
-    """What a kernel takes: `seconds` on an idle device, without its launch. It has so many
-    work-items, of so many registers each, which read and write `moved` bytes in all. It is `uneven`
-    where its work-groups have loops of different lengths.
+    """What a kernel takes: a work-group waits for `waiting` seconds, the device computes for
+    `computing` and `multiplying` at its rates, and moves for `moving`. There are so many `groups`
+    of `own` work-items, of so many registers each and of `local` bytes together, which read and
+    write `moved` bytes in all. It is `uneven` where its work-groups have loops of different
+    lengths.
     """
 
-    seconds: float
-    items: int
+    waiting: float
+    computing: float
+    multiplying: float
+    moving: float
+    groups: int
+    own: int
     registers: int
+    local: int
     moved: float
     uneven: bool
 
     @property
-    def alone(self) -> float:
+    def items(self) -> int:
+        return self.groups * self.own
+
+    def alone(self, device: Device) -> float:
         """The device's time for it as a launch of its own."""
-        return BEGIN + self.seconds
+        at_a_time = min(FULL_ITEMS // self.own, IN_ALL // (self.registers * self.own), MOST_GROUPS)
+        if self.local:
+            at_a_time = min(at_a_time, most_local(device) // self.local)
+        return BEGIN + self._seconds(max(at_a_time, 1), device)
 
     def fits(self, items: int) -> bool:
         """Whether a group of so many work-items has the registers for it."""
         return self.registers * items <= IN_ALL
 
-    def as_stage(self, items: int, device: Device) -> float:
-        """The time inside a resident launch of one group of `items` on each compute unit."""
-        room = device.compute_units * items
-        wanted = min(self.items, device.compute_units * FULL_ITEMS)
-        loss = LOSS + CROWDING * max(wanted / room - 1.0, 0.0)
-        loss += UNEVEN * (self.uneven and self.items > room)
-        return self.seconds * (1.0 + loss) + ITEM_SECONDS * items
+    def as_stage(self, items: int, blocks: int, device: Device) -> float:
+        """The time inside a resident launch of one group of `items` on each compute unit, which has
+        room for so many of the kernel's work-groups.
+        """
+        loss = UNEVEN * (self.uneven and self.groups > blocks * device.compute_units)
+        seconds = self._seconds(blocks, device) * (1.0 + loss)
+        return seconds + CROWDED * self.moving + ITEM_SECONDS * items
+
+    def _seconds(self, at_a_time: int, device: Device) -> float:
+        """The time where a compute unit has so many work-groups at a time."""
+        each = -(-self.groups // device.compute_units)
+        rounds = -(-each // at_a_time)
+        share = min(min(at_a_time, each) * self.own / FULL_ITEMS, 1.0) ** 0.5
+        uneven = each * device.compute_units / self.groups
+        computing = COMPUTING * self.computing / share + MULTIPLYING * self.multiplying
+        waiting = self.waiting * (1.0 + ROUND * (rounds - 1))
+        return waiting + max(computing * uneven, self.moving)
 
 
 @dataclass(frozen=True)
@@ -116,8 +158,7 @@ class CoreCost:
     items: int
     moved: float
 
-    @property
-    def alone(self) -> float:
+    def alone(self, device: Device) -> float:
         """The time for it as a launch of its own."""
         return self.launch + self.seconds / self.cores
 
@@ -125,7 +166,7 @@ class CoreCost:
         """A core keeps in memory what it has no registers for."""
         return True
 
-    def as_stage(self, items: int, device: Device) -> float:
+    def as_stage(self, items: int, blocks: int, device: Device) -> float:
         """The time inside a resident launch, of one group."""
         return self.seconds + ITEM_SECONDS * items
 
@@ -143,20 +184,24 @@ def kernel_cost(func: FuncOp, device: Device) -> KernelCost | CoreCost:
         seconds = max(computing, cores * device.seconds_to_move(moved))
         return CoreCost(seconds, cores, device.launch_cost, items, moved)
     rate = device.rate("f32")
-    seconds = counted.operations * items / rate
-    if counted.products:
-        products = counted.products * items
-        matrix_rate = max(device.matrix_rates.values(), default=rate)
-        seconds += products / matrix_rate
-    seconds = max(seconds / _share(items, device), moved / device.bandwidth)
-    waits = LATENCY + _waiting(func.body.block)
-    return KernelCost(seconds + waits, items, registers_of(func), moved, _is_uneven(func))
+    return KernelCost(
+        waiting=LATENCY + _waiting(func.body.block),
+        computing=counted.operations * items / rate,
+        multiplying=counted.products * items / max(device.matrix_rates.values(), default=rate),
+        moving=moved / device.bandwidth,
+        groups=items // prod(func.local_sizes),
+        own=prod(func.local_sizes),
+        registers=registers_of(func),
+        local=local_bytes(func),
+        moved=moved,
+        uneven=_is_uneven(func),
+    )
 
 
 def _is_uneven(func: FuncOp) -> bool:
     """Whether how long a loop is depends on the work-group."""
     own: set[SSAValue] = set()
-    for op in func.walk():
+    for op in _usual(func.body.block):
         if isinstance(op, scf.ForOp) and not own.isdisjoint(op.operands[:2]):
             return True
         if isinstance(op, GroupIdOp) or not own.isdisjoint(op.operands):
@@ -164,40 +209,52 @@ def _is_uneven(func: FuncOp) -> bool:
     return False
 
 
-def _waiting(block: Block) -> float:
-    """How long a work-item waits for what it or its group has read: in each step of a loop once.
-    Where something is done one way or another, the way without loops is the usual one.
+def _usual_blocks(op: Operation) -> list[Block]:
+    """What an operation holds. Where something is done one way or another, the way without loops is
+    the usual one: a number that is no number asks for the other.
+    """
+    blocks = [block for region in op.regions for block in region.blocks]
+    if isinstance(op, scf.IfOp):
+        short = [block for block in blocks if not _has_loops(block)]
+        return short if 0 < len(short) < len(blocks) else blocks
+    return blocks
+
+
+def _has_loops(block: Block) -> bool:
+    return any(isinstance(op, scf.ForOp) for op in block.walk())
+
+
+def _usual(block: Block) -> Iterator[Operation]:
+    """The operations of a block and of what they usually do."""
+    for op in block.ops:
+        yield op
+        for inner in _usual_blocks(op):
+            yield from _usual(inner)
+
+
+def _waiting(block: Block, in_loop: bool = False) -> float:
+    """How long a work-item waits for its group and for copies: at each barrier outside of loops,
+    and once in each step of a loop.
     """
     seconds = 0.0
     for op in block.ops:
         if isinstance(op, scf.ForOp):
-            seconds += _steps(op) * (_waiting(op.body.block) + _wait_of(op.body.block))
-        elif op.regions:
-            inner = [_waiting(found) for region in op.regions for found in region.blocks]
-            either = isinstance(op, scf.IfOp) and len(inner) > 1
-            seconds += (min if either else max)(inner, default=0.0)
+            inner = _waiting(op.body.block, in_loop=True) + _wait_of(op.body.block)
+            seconds += _steps(op) * inner
+        elif isinstance(op, BarrierOp) and not in_loop:
+            seconds += PHASE
+        else:
+            inner = [_waiting(found, in_loop) for found in _usual_blocks(op)]
+            seconds += max(inner, default=0.0)
     return seconds
 
 
-def _wait_of(block: Block) -> float:
-    """How long a step waits, besides the loops in it."""
-    wait = 0.0
-    for op in block.ops:
-        if isinstance(op, BarrierOp | WaitCopiesOp):
-            return STEP
-        buffer = op.memref if isinstance(op, memref.LoadOp) else None
-        buffer = op.base if isinstance(op, vector.LoadOp) else buffer
-        if buffer is not None and space_of(cast(MemRefType, buffer.type)) is None:
-            wait = READ
-        elif op.regions and not isinstance(op, scf.ForOp):
-            inner = [_wait_of(found) for region in op.regions for found in region.blocks]
-            wait = max(wait, *inner)
-    return wait
-
-
-def _share(items: int, device: Device) -> float:
-    """The share of its rate that a device reaches with so many work-items."""
-    return max(min(items / (device.compute_units * FULL_ITEMS), 1.0), 1e-3) ** 0.5
+def _wait_of(body: Block) -> float:
+    """How long a step of a loop waits, besides the loops in it."""
+    waits = [op for op in body.ops if isinstance(op, BarrierOp | WaitCopiesOp)]
+    if any(isinstance(op, WaitCopiesOp) for op in waits):
+        return COPIES_STEP
+    return STEP if waits else 0.0
 
 
 @dataclass
@@ -220,9 +277,8 @@ class _Counter:
         if isinstance(op, scf.ForOp):
             self.block(op.body.block, times * _steps(op))
             return
-        for region in op.regions:
-            for block in region.blocks:
-                self.block(block, times)
+        for block in _usual_blocks(op):
+            self.block(block, times)
         if isinstance(op, vector.FMAOp):
             self.operations += 2 * max(lanes(op.res.type), self.least) * times
         elif isinstance(op, _ARITHMETIC):

@@ -7,14 +7,16 @@ weights of the host's time against the device's, and the one is taken with which
 The cut for a weight is exact: a segment's price is a sum over its launches and barriers, so the
 best cut of the first `n` launches is the best of the first `m` and one more segment, for some `m`.
 
-Some processes are slower hosts: which cores a process runs on decides, and it is not known before.
-So of cuts with which a run ends about as early, the one is taken that a slow host delays least.
+About half of the processes are slow hosts: which cores a process runs on decides, and it is not
+known before. So a cut counts by the mean of both.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SIZES = {"gpu": (256, 512, 1024), "cpu": (1, 64, 256)}
+from mgn.dialects.kernel.residency import MOST_INLINED
+
+SIZES = {"gpu": (256, 384, 512, 1024), "cpu": (1, 64, 256)}
 """Work-items of a resident group, by the kind of device."""
 
 WEIGHTS = tuple(eighths / 8 for eighths in range(9))
@@ -23,16 +25,13 @@ WEIGHTS = tuple(eighths / 8 for eighths in range(9))
 SLOW_HOST = 2.0
 """What a launch takes a slow host, as a share of what was measured."""
 
-ABOUT = 1.03
-"""Prices tell no times apart of which one is so many times the other."""
-
 MOST_STAGES = 512
 MOST_ARGUMENTS = 500
 """What fits into the 4352 bytes that NVIDIA's driver has for a kernel's arguments."""
 
-MOST_KERNELS, MOST_OPERATIONS = 40, 2500
-"""Different kernels in one, and the operations of all of these: the driver's compiler takes longer
-than in proportion, over a minute for 4,400 operations.
+MOST_KERNELS, MOST_OPERATIONS = 40, 10_000
+"""Different kernels in one, and the operations of all of these: the driver's compiler takes some
+seconds for each 10,000.
 """
 
 
@@ -64,13 +63,16 @@ class Order:
 
 @dataclass(frozen=True)
 class Prices:
-    """Seconds that a launch takes the host, that the device takes to begin one, and that a barrier
-    takes.
+    """Seconds that a launch takes the host, that the device takes to begin one, that a barrier
+    takes, and that a resident launch takes besides for each operation of its kernels, where they
+    stand in its loop (`near`) and where they are too many for that (`far`).
     """
 
     host: float
     begin: float
     barrier: float
+    near: float = 0.0
+    far: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -108,15 +110,14 @@ class Cut:
 
 
 def best_cut(orders: Sequence[Order], prices: Prices) -> Cut:
-    """A cut with which a run of all orders ends at most `ABOUT` times as late as with any weight,
-    or without resident launches: of these, the one that ends first on a slow host.
+    """Of the cuts for each weight, and that without resident launches, the one with which a run of
+    all orders ends first in the mean of a host as measured and a slow one.
     """
     found = [_segments(order, prices) for order in orders]
     apart = Cut(0.0, [[beginning[0] for beginning in segments] for segments in found])
     cuts = [*(_cut(found, prices.host, weight) for weight in WEIGHTS), apart]
-    latest = ABOUT * min(cut.seconds(prices.host) for cut in cuts)
-    early = [cut for cut in cuts if cut.seconds(prices.host) <= latest]
-    return min(early, key=lambda cut: (cut.seconds(SLOW_HOST * prices.host), cut.launches))
+    hosts = (prices.host, SLOW_HOST * prices.host)
+    return min(cuts, key=lambda cut: (sum(map(cut.seconds, hosts)), cut.launches))
 
 
 def cheapest_cut(orders: Sequence[Order], prices: Prices, weight: float) -> Cut:
@@ -169,7 +170,8 @@ def _beginning_at(first: int, order: Order, prices: Prices) -> list[Segment]:
         kernels[stage.kernel] = stage.operations
         if len(places) > MOST_ARGUMENTS or len(kernels) > MOST_KERNELS:
             break
-        if sum(kernels.values()) > MOST_OPERATIONS:
+        operations = sum(kernels.values())
+        if operations > MOST_OPERATIONS:
             break
         waits = -stages[number - 1].hidden if number > first else 0.0
         if number == span_end:
@@ -184,5 +186,6 @@ def _beginning_at(first: int, order: Order, prices: Prices) -> list[Segment]:
             break
         if number > first:
             size = min(sums, key=lambda size: (sums[size], size))
-            found.append(Segment(first, number + 1, size, sums[size]))
+            text = operations * (prices.near if operations <= MOST_INLINED else prices.far)
+            found.append(Segment(first, number + 1, size, sums[size] + text))
     return found

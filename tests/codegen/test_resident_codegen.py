@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import Builtin
 from xdsl.dialects.memref import MemRef
 from xdsl.parser import Parser
 
+from mgn.codegen.opencl import resident
 from mgn.codegen.opencl.resident import resident_signature
 from mgn.codegen.opencl.writer import CodegenError
 from mgn.codegen.signature import KernelSignature
@@ -63,8 +64,8 @@ def signature_for(device: Device, items: int) -> KernelSignature:
     operations = list(module.body.block.ops)
     functions = {op.sym_name.data: op for op in operations if isinstance(op, FuncOp)}
     program = next(op for op in operations if isinstance(op, ProgramOp))
-    (resident,) = program.residents
-    return resident_signature(resident, functions, device)
+    (launch,) = program.residents
+    return resident_signature(launch, functions, device)
 
 
 def test_each_kernel_has_its_body_once_and_each_stage_a_line() -> None:
@@ -82,6 +83,14 @@ def test_each_kernel_has_its_body_once_and_each_stage_a_line() -> None:
         "p0 = b1; p1 = b3;",
     ]
     assert found.is_resident and found.accesses == ("read", "write", "write", "write")
+
+
+def test_large_bodies_are_functions_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small ones may be put into the loop: a call takes time, and a compiler knows less there."""
+    assert "noinline" not in signature_for(DEVICES["nvidia-h200"], 256).source
+    monkeypatch.setattr(resident, "MOST_INLINED", 16)
+    large = signature_for(DEVICES["nvidia-h200"], 256).source
+    assert large.count("__attribute__((noinline)) void stage_") == 2
 
 
 def test_smaller_work_groups_share_a_resident_one_on_nvidia() -> None:

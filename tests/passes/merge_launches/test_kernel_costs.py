@@ -1,6 +1,7 @@
 """What a stage costs besides its time: registers, and groups that wait for the longest one."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from xdsl.parser import Parser
@@ -8,7 +9,15 @@ from xdsl.parser import Parser
 from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.kernel.function import FuncOp
 from mgn.modules.dialect_table import make_context
-from mgn.passes.merge_launches.prices import UNEVEN, CoreCost, KernelCost, kernel_cost
+from mgn.passes.merge_launches.prices import (
+    BEGIN,
+    ITEM_SECONDS,
+    ROUND,
+    UNEVEN,
+    CoreCost,
+    KernelCost,
+    kernel_cost,
+)
 from mgn.passes.merge_launches.registers import words_in_use
 
 HEAD = (
@@ -165,11 +174,69 @@ def test_uneven_groups_take_longer_as_a_stage_only_where_not_all_run_at_once() -
     device = DEVICES["nvidia-h200"]
 
     def stage(groups: int, uneven: bool) -> float:
-        return KernelCost(10e-6, groups * 256, 64, 0.0, uneven).as_stage(256, device)
+        return cost_of(groups, uneven=uneven).as_stage(256, 1, device)
 
     few, many = device.compute_units, device.compute_units + 1
     assert stage(few, True) == stage(few, False)
-    assert stage(many, True) == pytest.approx(stage(many, False) + UNEVEN * 10e-6)
+    longer = UNEVEN * (stage(many, False) - ITEM_SECONDS * 256)
+    assert stage(many, True) == pytest.approx(stage(many, False) + longer)
+
+
+def cost_of(groups: int, own: int = 256, uneven: bool = False, **figures: float) -> KernelCost:
+    """A kernel that waits for 10 µs and computes for 5."""
+    cost = KernelCost(10e-6, 5e-6, 0.0, 0.0, groups, own, 64, 0, 0.0, uneven)
+    return replace(cost, **figures)
+
+
+def test_a_stage_takes_rounds_by_the_work_groups_that_it_has_room_for() -> None:
+    """Of three groups on each unit, all run at once, or one after another."""
+    device = DEVICES["nvidia-h200"]
+    cost = cost_of(3 * device.compute_units, own=128, computing=0.0)
+    items = ITEM_SECONDS * 384
+    assert cost.as_stage(384, 3, device) == pytest.approx(10e-6 + items)
+    assert cost.as_stage(384, 1, device) == pytest.approx(10e-6 * (1 + 2 * ROUND) + items)
+    assert cost.alone(device) == pytest.approx(10e-6 + BEGIN)
+    crowded = replace(cost, local=120 * 1024)
+    assert crowded.alone(device) == pytest.approx(10e-6 * (1 + 2 * ROUND) + BEGIN)
+
+
+def test_one_group_more_than_there_are_units_takes_two_turns_of_computing() -> None:
+    device = DEVICES["nvidia-h200"]
+
+    def seconds(groups: int) -> float:
+        computing = 1e-6 * groups / device.compute_units
+        return cost_of(groups, computing=computing, waiting=0.0).as_stage(256, 1, device)
+
+    one, two = seconds(device.compute_units), seconds(device.compute_units + 1)
+    assert two - ITEM_SECONDS * 256 == pytest.approx(2 * (one - ITEM_SECONDS * 256))
+
+
+SELDOM = """
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %end = arith.constant 100 : index
+  %i = kernel.local_id 0
+  %x = memref.load %in[%i] : memref<4096xf32>
+  %none = arith.cmpf uno, %x, %x : f32
+  scf.if %none {{
+    scf.for %n = %zero to %end step %one {{
+      %y = memref.load %in[%n] : memref<4096xf32>
+      memref.store %y, %out[%n] : memref<4096xf32>
+    }}
+  }} else {{
+    {usual}
+    memref.store %x, %out[%i] : memref<4096xf32>
+  }}
+"""
+
+
+def test_of_two_ways_the_one_without_loops_is_the_usual_one() -> None:
+    device = DEVICES["nvidia-h200"]
+    usual = kernel_cost(kernel(SELDOM.format(usual="")), device)
+    again = kernel_cost(kernel(SELDOM.format(usual="%z = arith.addf %x, %x : f32")), device)
+    assert usual.moved == again.moved == 2 * 4 * 256
+    assert isinstance(again, KernelCost) and again.computing * device.rate("f32") == 256
+    assert isinstance(usual, KernelCost) and usual.computing == 0.0
 
 
 SQUARES = """
@@ -187,9 +254,9 @@ def test_a_core_does_in_a_resident_launch_what_all_cores_share_in_one_of_its_own
     alone, shared = kernel_cost(one, cpu), kernel_cost(many, cpu)
     assert isinstance(alone, CoreCost) and isinstance(shared, CoreCost)
     assert (alone.cores, shared.cores) == (1, 4)
-    assert alone.alone == cpu.launch_cost + alone.seconds
-    assert shared.alone == cpu.launch_cost + shared.seconds / 4
-    assert shared.seconds <= shared.as_stage(64, cpu) < 1.1 * shared.seconds + 1e-7
+    assert alone.alone(cpu) == cpu.launch_cost + alone.seconds
+    assert shared.alone(cpu) == cpu.launch_cost + shared.seconds / 4
+    assert shared.seconds <= shared.as_stage(64, 1, cpu) < 1.1 * shared.seconds + 1e-7
     assert shared.seconds >= alone.seconds > 0
 
 
@@ -208,6 +275,6 @@ def test_a_function_and_an_operation_on_one_value_take_a_core_longer() -> None:
             scalar.format(operation="math.exp %x"),
         )
     ]
-    counted = [cost.seconds for cost in costs]
+    counted = [cost.seconds for cost in costs if isinstance(cost, CoreCost)]
     lanes, rate = cpu.lanes(4), cpu.rate("f32") / cpu.compute_units
     assert counted[0] >= 4096 * lanes / rate and counted[1] >= 20 * 4096 * lanes / rate
