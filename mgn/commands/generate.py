@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from mgn.commands.options.checkpoints import add_checkpoint_options, check_checkpoint_options
 from mgn.commands.options.errors import UsageError, guarded
-from mgn.commands.options.parsers import make_tidy_parser
+from mgn.commands.options.parsers import add_resident_option, make_tidy_parser
 from mgn.driver.precision import PRECISIONS
 
 EXAMPLES = """\
@@ -91,6 +91,7 @@ def make_parser() -> argparse.ArgumentParser:
         default="f32",
         help="what f32 products read is rounded to, and activations stored in (default: f32)",
     )
+    add_resident_option(add)
     return parser
 
 

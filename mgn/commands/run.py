@@ -11,9 +11,13 @@ from collections.abc import Sequence
 
 from mgn.commands.options.checkpoints import add_checkpoint_options, check_checkpoint_options
 from mgn.commands.options.errors import UsageError, guarded
-from mgn.commands.options.parsers import add_memory_option, add_program_options, make_tidy_parser
+from mgn.commands.options.parsers import (
+    add_memory_option,
+    add_program_options,
+    add_resident_option,
+    make_tidy_parser,
+)
 from mgn.driver.precision import PRECISIONS
-from mgn.driver.residency import RESIDENCIES
 
 EXAMPLES = """\
 examples:
@@ -122,13 +126,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="search for better schedules by measuring, and keep them for later runs",
     )
-    add(
-        "--resident",
-        choices=RESIDENCIES,
-        default="auto",
-        help="make runs of kernels one launch where that is faster: on GPUs (default), on CPUs "
-        "too, where one core runs them, or never",
-    )
+    add_resident_option(add)
     add("--list-devices", action="store_true", help="print what can be used; -v: with figures")
     add("--probe", action="store_true", help="with --list-devices: measure them again")
     add("-v", "--verbose", action="store_true", help="say more")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import mgn
+from mgn.commands.actions import text_output
 from mgn.commands.generate import main
 from mgn.modules.module import Module
 from mgn.program import Program
@@ -274,6 +275,24 @@ def test_from_a_folder_to_text_in_one_command(
     expected = text_of(folder, prompt, TOKENS)
     assert expected and outcome.stdout == expected + "\n"
     assert "bf16 as f32" in outcome.stderr and "tokens a second" in outcome.stderr
+
+
+def test_launches_are_merged_on_a_cpu_where_it_is_asked_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Program] = []
+
+    def compiled(*arguments: Any, **options: Any) -> Program:
+        made.append(mgn.compile(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr(text_output, "compile", compiled)
+    run = [str(LLAMA), "--params", str(folder), "--dim", f"ROOM={ROOM}", "--device", DEVICE]
+    run += ["--prompt", "It was a dark", "--tokens", "4"]
+    texts = [run_in_process(main, [*run, "--resident", word]).stdout for word in ("on", "off")]
+    assert texts[0] == texts[1] == text_of(folder, "It was a dark", 4) + "\n"
+    merged, apart = (program["decode"].report.merged for program in made)
+    assert merged and not apart
 
 
 def test_text_comes_in_pieces_from_python(lm: Program, folder: Path) -> None:

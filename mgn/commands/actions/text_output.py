@@ -73,6 +73,7 @@ def write_text(arguments: argparse.Namespace) -> None:
         },
         device=arguments.device,
         precision=arguments.precision,
+        resident=arguments.resident,
     )
     set_parameters(lm, arguments)
     clock = _Clock()

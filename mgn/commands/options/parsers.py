@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Callable
 
 from mgn.commands.options.errors import TidyArgumentParser
+from mgn.driver.residency import RESIDENCIES
 from mgn.version import VERSION
 
 
@@ -27,6 +28,17 @@ def make_tidy_parser(prog: str, description: str, examples: str) -> argparse.Arg
         help="print the version of mgn and stop",
     )
     return parser
+
+
+def add_resident_option(add: Callable[..., argparse.Action]) -> None:
+    """Adds `--resident`."""
+    add(
+        "--resident",
+        choices=RESIDENCIES,
+        default="auto",
+        help="make runs of kernels one launch where that is faster: on GPUs (default), on CPUs "
+        "too, where one core runs them, or never",
+    )
 
 
 def add_memory_option(add: Callable[..., argparse.Action]) -> None:
