@@ -11,7 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from mgn.commands.options.errors import FAILURE, UsageError, guarded
-from mgn.commands.options.parsers import add_memory_option, add_program_options, make_tidy_parser
+from mgn.commands.options.parsers import (
+    add_memory_option,
+    add_program_options,
+    add_resident_option,
+    make_tidy_parser,
+)
 from mgn.driver.precision import OPERANDS
 
 EXAMPLES = """\
@@ -95,6 +100,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
     add("--check-finite", action="store_true", help="name what made the first NaN or infinity")
     add_memory_option(add)
     add("--device", default="auto", metavar="SELECTOR", help="auto, cpu, gpu, 0:1, part of a name")
+    add_resident_option(add)
 
 
 def _add_files(parser: argparse.ArgumentParser) -> None:

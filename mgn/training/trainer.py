@@ -30,6 +30,7 @@ from mgn.diagnostics import MgnError, argument_name
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.distributed.launch import check_stage, find_crew
 from mgn.driver.precision import check_precision
+from mgn.driver.residency import check_residency, residing
 from mgn.executable import Executable
 from mgn.modules.call_arguments import check_arguments
 from mgn.parameters import Parameters
@@ -62,10 +63,11 @@ class Trainer:
     largest norm of all gradients together, and adds `grad_norm` to the outputs, as does
     `grad_norm=True`. `ema` keeps an average of each parameter, of which a step replaces a share of
     `1 - ema`. `memory`, such as `"4GiB"`, is the most device memory that each graph of a step may
-    take: see `mgn.compile`. `seed` decides about the first parameters and the random numbers of the
-    steps. `precision` is what products round to; with `bf16` and `f16`, what goes into them and
-    comes out of them is stored so, forward and backward, and parameters stay in f32. Parameters
-    that the program declares in half precision are moved in f32 with `masters`, and rounded.
+    take, and `resident` whether runs of kernels become one launch: see `mgn.compile`. `seed`
+    decides about the first parameters and the random numbers of the steps. `precision` is what
+    products round to; with `bf16` and `f16`, what goes into them and comes out of them is stored
+    so, forward and backward, and parameters stay in f32. Parameters that the program declares in
+    half precision are moved in f32 with `masters`, and rounded.
 
     `accumulate` is of how many batches a step takes the mean gradient: the parameters move with the
     last of them. `loss_scale` is by what the loss is multiplied while gradients are computed:
@@ -105,12 +107,14 @@ class Trainer:
         bucket: float = 16.0,
         memory: int | str | None = None,
         eval_graph: str | None = None,
+        resident: str = "auto",
     ) -> None:
         from mgn.runtime.devices import choose
         from mgn.runtime.launching.session import Session
 
         check_arguments("mgn.Trainer", graph=graph, loss=loss, seed=seed, device=device, dims=dims)
         check_precision(precision, trains=True)
+        check_residency(resident)
         self._memory = checked_budget("mgn.Trainer", memory)
         if not 0 <= seed < MOST_SEEDS:
             raise MgnError("seed takes a number from 0 to 2**63 - 1")
@@ -143,7 +147,7 @@ class Trainer:
         self._averaged = ema is not None
         self._device = choose(device, self.crew.node_rank)
         with self.crew.in_turn():
-            self._described = describe_device(self._device)
+            self._described = residing(describe_device(self._device), resident)
         session = Session(self._device)
         self.params = Parameters(session, seed, self._step.trained)
         self.executable = self._begun(zero, bucket)

@@ -42,6 +42,19 @@ def test_what_is_saved_goes_on_bit_for_bit(trainer: mgn.Trainer) -> None:
         np.testing.assert_array_equal(value, ended[name], err_msg=name)
 
 
+def test_merged_launches_have_the_bits_of_separate_ones() -> None:
+    ways = {way: mgn.Trainer(mlp(0.1), seed=3, resident=way) for way in ("on", "off")}
+    for number in range(3):
+        for trainer in ways.values():
+            trainer.step(batch(number))
+    ended = ways["off"].state()
+    for name, value in ways["on"].state().items():
+        assert value.tobytes() == ended[name].tobytes(), name
+    assert ways["on"].executable.report.merged and not ways["off"].executable.report.merged
+    with pytest.raises(mgn.MgnError, match="unknown residency 'maybe'"):
+        mgn.Trainer(mlp(), resident="maybe")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -111,6 +111,7 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> bool:
         bucket=arguments.bucket,
         memory=budget_of(arguments),
         eval_graph=arguments.eval_graph,
+        resident=arguments.resident,
     )
     if arguments.params is not None and not crew.from_first(lambda: _goes_on(arguments)):
         trainer.load_params(arguments.params, drawn=arguments.drawn)
