@@ -4,7 +4,7 @@ In: a legal body of e-nodes, what a kernel of it says, a device. Out: the first 
 that `schedules` enumerates for it; None where no template can write it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -26,6 +26,11 @@ from mgn.passes.schedules.core.packed_blocking import SIMPLE_EPILOGUE
 from mgn.passes.schedules.core.schedule import Request, Schedule
 
 T = TypeVar("T")
+
+ROUNDING, SHAPED = "round_tf32", ("reshape", "broadcast_to")
+"""An elementwise operation that templates read through where they look for what lies in memory; and
+movement that leaves elements in their order.
+"""
 
 
 def schedule_of(
@@ -61,20 +66,92 @@ def once_cut_alike(
     that its template cuts alike, beside that operation's signature.
     """
     part, widest = _heavy_part(body, form, signatures, device), _widest(body, signatures)
-    names: dict[int, int] = {}
-    own = names.setdefault
-    nodes = tuple(
-        [
-            (number, own(name, len(names)), tuple([own(item, len(names)) for item in operands]))
-            for name, number, operands in part
-        ]
-    )
-    read = tuple([name in leaf_types for name in names])
     known = _known(next(signatures[item[1]] for item in part if item[0] == form.heavy), device)
-    key = what, nodes, read, widest, facts
+    key = what, _cut_by(part, form, leaf_types, signatures, device), widest, facts
     if key not in known:
         known[key] = find(request_of(part, form, leaf_types, signatures, device, facts, widest))
     return known[key]
+
+
+def _cut_by(
+    part: Sequence[BodyNode],
+    form: Form,
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+    device: Device,
+) -> tuple[object, ...]:
+    """What all parts of bodies have in common that are cut alike: nodes, over names of their own,
+    and which values lie in memory. For a product on a CPU it does not matter how an operand is
+    computed element by element, nor what follows, but for how much that is, and what is written.
+    """
+    nodes, computed, after = part, frozenset[int](), None
+    if form.kind is KernelKind.CONTRACTION and device.is_cpu and not (form.reduced or form.halved):
+        computed = _computed_operands(part, form, leaf_types, signatures)
+        after = _after(part, form, signatures)
+        nodes = part if after is None else _before(part, form, computed)
+    names: dict[int, int] = {}
+    own = names.setdefault
+    over_own = tuple(
+        [
+            (number, own(name, len(names)), tuple([own(item, len(names)) for item in operands]))
+            for name, number, operands in nodes
+        ]
+    )
+    lies = tuple([None if name in computed else name in leaf_types for name in names])
+    return over_own, lies, after
+
+
+def _after(
+    part: Sequence[BodyNode], form: Form, signatures: Sequence[Signature]
+) -> tuple[bool, str] | None:
+    """Whether little follows a product, and the type of what is written; None where it takes more
+    than a look at the operations to say how much follows.
+    """
+    depends, least, most = {form.heavy}, 0, 0
+    for name, number, operands in part:
+        if not depends.isdisjoint(operands):
+            depends.add(name)
+            least += signatures[number].kind is Kind.ELEMENTWISE
+            most += _elementwise_count(signatures[number])
+    if least <= SIMPLE_EPILOGUE < most:
+        return None
+    return most <= SIMPLE_EPILOGUE, signatures[part[-1][1]].element
+
+
+def _computed_operands(
+    part: Sequence[BodyNode],
+    form: Form,
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+) -> frozenset[int]:
+    """The operands of a product that are computed element by element from numbers in f32, which are
+    read in their order: no operand in memory is cut as they are, and they are cut alike.
+    """
+    other = {name for name, type in leaf_types.items() if element_of(type).name != "f32"}
+    for name, number, operands in part:
+        signature = signatures[number]
+        if name == form.heavy:
+            nodes = {node[0]: signatures[node[1]] for node in part}
+            return frozenset(
+                item
+                for item in operands
+                if item in nodes and item not in other and nodes[item].kind is Kind.ELEMENTWISE
+            )
+        plain = signature.kind is Kind.ELEMENTWISE and signature.name != ROUNDING
+        plain = plain and signature.element in ("f32", "bool")
+        if not other.isdisjoint(operands) or not (plain or signature.name in SHAPED):
+            other.add(name)
+    return frozenset()
+
+
+def _before(part: Sequence[BodyNode], form: Form, computed: Container[int]) -> Body:
+    """The nodes of a product and of what it is computed from, but for operands that are given."""
+    wanted, found = {form.heavy}, list[BodyNode]()
+    for node in reversed(part):
+        if node[0] in wanted:
+            found.append(node)
+            wanted.update([item for item in node[2] if item not in computed])
+    return tuple(reversed(found))
 
 
 def is_possible(signature: Signature, device: Device) -> bool:
