@@ -166,7 +166,8 @@ class CandidateSet:
 
     `sums` are those of columns that kernels of rows may make besides (column_joins.py).
     `handed` are the values that kernels of an arrangement hand to each other; `memoise` says
-    whether what repeats in all this is worked out once; `priced` is what is known of bodies.
+    whether what repeats in all this is worked out once; `priced` is what is known of bodies, and
+    `joints` of the kernels of any two.
     `left_out` counts by reason the distinct candidates that were met and are none of these.
     """
 
@@ -180,6 +181,9 @@ class CandidateSet:
     left_out: Counter[str] = field(default_factory=Counter[str])
     memoise: bool = True
     priced: PricedBodies | None = None
+    joints: dict[object, tuple[Template | None]] = field(
+        default_factory=dict[object, tuple[Template | None]]
+    )
 
     def priced_on(self, signatures: Sequence[Signature], device: Device) -> PricedBodies:
         """What bodies cost, looked up for all that goes on from these candidates."""

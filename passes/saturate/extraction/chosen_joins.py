@@ -19,6 +19,10 @@ few candidates it is also made among the kernels of any two chosen ones, joined 
 
 Where a proof takes much, kernels are joined before the first one, in a choice that is found soon.
 They are candidates of that proof already, so a second one is seldom needed.
+
+Of few candidates the cheapest choice may have rings, and a proof without them takes several. It is
+not looked for where joining leaves a choice near it farther from its bound: then the choice is made
+once more in any case.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,7 +41,8 @@ from mgn.passes.saturate.candidates.rounding_order import keeps_bits
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.extraction.extract import Extraction, Extractor, extract, work_for
 from mgn.passes.saturate.extraction.report import NEAR, PROVED
-from mgn.passes.saturate.extraction.selection import Selection, select
+from mgn.passes.saturate.extraction.rings import LARGE
+from mgn.passes.saturate.extraction.selection import Selection, price_from, select
 from mgn.passes.saturate.extraction.work import Work
 from mgn.passes.saturate.prices.forms import BodyNode, renamed
 from mgn.passes.saturate.prices.prices import price_per_run
@@ -72,7 +77,16 @@ def extract_joined(
     if work.left > 0.0 and extractor.is_wider(WIDE):
         begun = offer_joins(view, found, extractor.soon(), device, limits)
         extractor = Extractor(found, work)
-    return join_chosen(view, found, extractor.best(begun), device, limits, work)
+    few = len(found.candidates) <= LARGE
+    first = extractor.best(begun, rings=not few)
+    if few and first.gap > PROVED and not first.budget_spent:
+        tried, count = found.only(found.candidates), len(found.candidates)
+        joined = Joins(view, tried, first, device, limits).joined()
+        if not _is_as_near(joined, first):
+            _enter(found, tried.candidates[count:])
+            return _proved_again(view, found, (first, joined), device, limits, work, extractor)
+        first = extractor.best(begun)
+    return join_chosen(view, found, first, device, limits, work, extractor)
 
 
 def offer_joins(
@@ -105,17 +119,35 @@ def join_chosen(
     device: Device,
     limits: CutLimits,
     work: Work | None = None,
+    like: Extractor | None = None,
 ) -> Extraction:
-    """The choice with kernels joined, which are new candidates; the same where none is."""
+    """The choice with kernels joined, which are new candidates; the same where none is. What an
+    extractor `like` the next ones has solved is not solved again.
+    """
     work = work_for(found) if work is None else work
     joined = Joins(view, found, extraction, device, limits).joined()
     if extraction.budget_spent:
         return _while_better(view, found, joined, device, limits)
     if _is_as_near(joined, extraction):
-        return joined
-    best = joined
+        return _while_as_near(view, found, joined, device, limits)
+    return _proved_again(view, found, (extraction, joined), device, limits, work, like)
+
+
+def _proved_again(
+    view: View,
+    found: CandidateSet,
+    known: tuple[Extraction, Extraction],
+    device: Device,
+    limits: CutLimits,
+    work: Work,
+    like: Extractor | None,
+) -> Extraction:
+    """The choice among all candidates, the joined ones too, where one is known, and that with its
+    kernels joined, which left it farther from its bound.
+    """
+    extraction, best = known
     while not _is_as_near(best, extraction) and work.left > 0.0:
-        extraction = extract(found, work)
+        extraction = extract(found, work, like)
         bound = min(max(extraction.bound, best.bound), extraction.selection.cost)
         extraction = replace(extraction, bound=bound)
         better = Joins(view, found, extraction, device, limits).joined()
@@ -124,7 +156,23 @@ def join_chosen(
             best = replace(extraction, selection=best.selection, bound=bound)
             break
         best = better
+    best = _while_as_near(view, found, best, device, limits)
     return _with_any_two(view, found, best, device, limits, work)
+
+
+def _while_as_near(
+    view: View, found: CandidateSet, joined: Extraction, device: Device, limits: CutLimits
+) -> Extraction:
+    """A choice whose kernels are joined until that brings nothing, or would leave it farther from
+    its bound.
+    """
+    while True:
+        tried, count = found.only(found.candidates), len(found.candidates)
+        better = Joins(view, tried, joined, device, limits).joined()
+        if len(tried.candidates) == count or not _is_as_near(better, joined):
+            return joined
+        _enter(found, tried.candidates[count:])
+        joined = better
 
 
 def _while_better(
@@ -169,9 +217,14 @@ def _with_any_two(
     worth = PROVED if _is_as_near(better, extraction) else NEAR
     if better.selection.cost >= extraction.selection.cost * (1.0 - worth):
         return extraction
-    for candidate in wider.candidates[count:]:
-        found.add(candidate.template, candidate.classes).price = candidate.price
+    _enter(found, wider.candidates[count:])
     return better
+
+
+def _enter(found: CandidateSet, candidates: Sequence[Candidate]) -> None:
+    """Enters candidates of another set, at their prices there."""
+    for candidate in candidates:
+        found.add(candidate.template, candidate.classes).price = candidate.price
 
 
 class Joins:
@@ -194,7 +247,7 @@ class Joins:
         self.view, self.found, self.extraction = view, found, extraction
         self.device, self.limits = device, limits
         self.priced = found.priced_on(view.signatures, device)
-        self.made: dict[object, tuple[Template | None]] = table(found.memoise)
+        self.made = found.joints if found.memoise else table(False)
         self.outputs = frozenset(found.outputs)
         self.writer = dict(extraction.selection.writer)
         self.readers: dict[int, set[int]] = {}
@@ -376,10 +429,12 @@ class Joins:
 
     def _loses(self, first: Candidate, second: Candidate, joint: Candidate) -> float:
         """What both kernels cost more than the kernel of both, with what obtains that which they
-        read alone.
+        read alone: the chosen kernels, or others from what the kernel of both reads.
         """
         read = {*first.inputs, *second.inputs} - {*first.results, *joint.inputs}
-        more = sum(self.found.candidates[number].price for number in self._obtaining(read))
+        chosen = sum(self.found.candidates[number].price for number in self._obtaining(read))
+        there = frozenset(joint.inputs)
+        more = min(chosen, sum(price_from(self.found, there, item) for item in read))
         return first.price + second.price - joint.price + more
 
     def _obtaining(self, keys: Collection[int]) -> Iterator[int]:

@@ -79,7 +79,8 @@ def cost_of(problem: LocalProblem, chosen: Iterable[int]) -> float:
 class ExactSolver:
     """Solves problems with the work that is left; equal ones are solved once. `budget_spent` says
     that one had too little for its proof, and `solved` are those that are not decided by
-    comparison.
+    comparison. `breaks_rings` says that the cheapest choice without rings is looked for; else one
+    near it does.
     """
 
     def __init__(self, work: Work, memoise: bool = True, near: float = PROVED) -> None:
@@ -88,6 +89,7 @@ class ExactSolver:
         self.cores: dict[LocalProblem, Solution] = table(memoise)
         self.solved: set[LocalProblem] = set()
         self.budget_spent = False
+        self.breaks_rings = True
         self.last: tuple[LocalProblem, list[Part]] | None = None
 
     def solve(self, problem: LocalProblem, effort: int = 0) -> Solution:
@@ -104,11 +106,14 @@ class ExactSolver:
         return Solution(tuple(chosen), bound, relaxed)
 
     def parts(self, problem: LocalProblem) -> list[Part]:
-        """The parts of a problem; the last one's are remembered."""
-        if self.last is None or self.last[0] != problem:
-            self.last = problem, parts_of(problem)
-            self.work.did(len(problem.prices), LOOKED_AT)
-        return self.last[1]
+        """The parts of a problem; those of the last one that is not small are remembered."""
+        if self.last is not None and self.last[0] == problem:
+            return self.last[1]
+        parts = parts_of(problem)
+        self.work.did(len(problem.prices), LOOKED_AT)
+        if len(problem.prices) > MANY:
+            self.last = problem, parts
+        return parts
 
     def has_work(self) -> bool:
         """Whether work is left for another proof; noted where there is none."""

@@ -57,12 +57,14 @@ def work_for(found: CandidateSet, budget: float = 2.0) -> Work:
 
 class Extractor:
     """What candidates are to be chosen among: `parts`, and a solver for them with the work that is
-    left.
+    left. It knows what an extractor `like` it has solved.
     """
 
-    def __init__(self, found: CandidateSet, work: Work) -> None:
+    def __init__(self, found: CandidateSet, work: Work, like: "Extractor | None" = None) -> None:
         self.found, self.parts = found, components_of(found)
         self.solver = ExactSolver(work, found.memoise)
+        if like is not None:
+            self.solver.known, self.solver.cores = like.solver.known, like.solver.cores
 
     def is_wider(self, width: int) -> bool:
         """Whether some class is tied to more than so many others when it is eliminated."""
@@ -87,11 +89,13 @@ class Extractor:
             _prefer(preferred, self.found, part, chosen)
         return select(self.found, preferred, again=True)
 
-    def best(self, begun: Sequence[int] = ()) -> Extraction:
+    def best(self, begun: Sequence[int] = (), rings: bool = True) -> Extraction:
         """The cheapest kernels, or some near them where too little work is left: improved from a
-        choice that prefers some candidates, the first ones most.
+        choice that prefers some candidates, the first ones most. Without `rings`, a choice near the
+        cheapest one does where that has rings.
         """
         found, solver = self.found, self.solver
+        solver.breaks_rings = rings
         solutions: dict[LocalProblem, Solution] = table(found.memoise)
         preferred: dict[int, int] = {}
         bound = 0.0
@@ -109,9 +113,11 @@ class Extractor:
         return Extraction(selection, bound, len(self.parts), distinct, solver.budget_spent)
 
 
-def extract(found: CandidateSet, work: Work | None = None) -> Extraction:
+def extract(
+    found: CandidateSet, work: Work | None = None, like: Extractor | None = None
+) -> Extraction:
     """Chooses kernels with the work that is left; where none is given, with the usual one."""
-    return Extractor(found, work_for(found) if work is None else work).best()
+    return Extractor(found, work_for(found) if work is None else work, like).best()
 
 
 def _prefer(

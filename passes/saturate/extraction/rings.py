@@ -77,6 +77,8 @@ def as_a_whole(problem: LocalProblem, tree: Mapping[int, int], solver: ExactSolv
         does = best.chosen is not None and may_do(problem, best.chosen, bound, solver)
         if does or not may_do(problem, closed, bound, solver) or not solver.has_work():
             return best
+        if not solver.breaks_rings:
+            return best
         if solver.near > PROVED and len(problem.prices) > LONG:
             return best
 

@@ -4,10 +4,14 @@ In: candidates, and for each class the one preferred to write it. Out: the kerne
 then need, their cost, or the cycle in which they wait for each other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from mgn.passes.saturate.candidates.candidates import CandidateSet
+
+IN_A_ROW = 2
+"""By how many kernels, each reading what the last one writes, it is tried to obtain a value."""
 
 
 @dataclass
@@ -93,3 +97,22 @@ def _ordered(found: CandidateSet, writer: Mapping[int, int], kernels: list[int])
             else:
                 path.append(waiting)
     return ordered
+
+
+def price_from(
+    found: CandidateSet, there: Container[int], key: int, in_a_row: int = IN_A_ROW
+) -> float:
+    """What it takes at most to obtain a value from those that are there, by few kernels in a row;
+    inf where these do not do.
+    """
+    if key in there:
+        return 0.0
+    least = inf
+    for number in found.writers[key] if in_a_row else ():
+        price = found.candidates[number].price
+        for item in found.candidates[number].inputs:
+            if price >= least:
+                break
+            price += price_from(found, there, item, in_a_row - 1)
+        least = min(least, price)
+    return least

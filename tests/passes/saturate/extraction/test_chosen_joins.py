@@ -187,6 +187,21 @@ def test_a_choice_without_a_proof_is_joined_until_that_brings_nothing(device: De
     assert cheaper
 
 
+def test_a_proved_choice_is_joined_until_that_brings_nothing() -> None:
+    for kind, seed in (("nas", 1), ("resnet", 3)):
+        view = saturated_view(irregular_graph(kind, seed, 200))
+        found = find_candidates(view, CPU, Reach(view), NARROW)
+        first = extract(found)
+        once = Joins(view, found.only(found.candidates), first, CPU, NARROW).joined()
+        after = join_chosen(view, found, first, CPU, NARROW)
+        check_selection(view, found, after.selection, CPU)
+        assert after.gap <= PROVED
+        assert after.selection.cost < once.selection.cost * (1.0 - PROVED)
+        again = Joins(view, found.only(found.candidates), after, CPU, NARROW).joined()
+        assert again.selection.cost >= after.selection.cost * (1.0 - PROVED)
+        assert extract(found).selection.cost >= after.bound * (1.0 - PROVED)
+
+
 @BOTH
 def test_a_large_choice_is_proved_once_more_where_joining_left_no_proof(device: Device) -> None:
     for kind in ("resnet", "nas"):

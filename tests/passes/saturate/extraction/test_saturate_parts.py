@@ -25,6 +25,7 @@ from mgn.passes.saturate.extraction.pruning import parts_of
 from mgn.passes.saturate.extraction.purchases import Market, Purchases
 from mgn.passes.saturate.extraction.relaxation import Program
 from mgn.passes.saturate.extraction.rings import order_of
+from mgn.passes.saturate.extraction.selection import price_from
 from mgn.passes.saturate.extraction.solver import run_within
 from mgn.passes.saturate.extraction.work import PIVOT, Work
 from mgn.passes.saturate.prices.forms import Form
@@ -418,6 +419,19 @@ def test_of_kernels_that_wait_for_each_other_the_one_is_left_out_that_costs_leas
     found = extract(choice_of(IN_A_RING, (0, 1, 2)))
     assert found.selection.cost == pytest.approx(2.0 + 1.5)
     assert found.bound <= 3.5
+
+
+def test_what_it_takes_to_obtain_a_value_from_others_is_the_least_of_few_kernels() -> None:
+    """Class 3 is written from 2, or for more from 0; 2 from 1 and 0, or from itself and 0."""
+    kernels = (((3,), (2,), 1.0), ((3, 4), (0,), 5.0), ((2,), (0, 1), 2.0), ((1,), (0,), 1.5))
+    found = choice_of((*kernels, ((2,), (0, 2), 0.5), ((0,), (5,), 9.0), ((5,), (), 0.0)), ())
+    assert price_from(found, {3}, 3) == 0.0
+    assert price_from(found, {2}, 3) == 1.0
+    assert price_from(found, {0, 1}, 3) == 3.0
+    assert price_from(found, {0}, 3, in_a_row=3) == 4.5
+    assert price_from(found, {0}, 3) == 5.0
+    assert price_from(found, {1, 5}, 3) == 14.0
+    assert price_from(found, {1}, 3) == inf
 
 
 def test_a_class_that_two_kernels_write_is_read_from_the_first_where_the_other_waits() -> None:

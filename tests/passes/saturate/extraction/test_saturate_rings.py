@@ -6,7 +6,13 @@ import pytest
 
 from mgn.passes.saturate.extraction import rings
 from mgn.passes.saturate.extraction.components import LocalProblem
-from mgn.passes.saturate.extraction.exact import ExactSolver, Solution, cost_of, found_soon
+from mgn.passes.saturate.extraction.exact import (
+    PROVED,
+    ExactSolver,
+    Solution,
+    cost_of,
+    found_soon,
+)
 from mgn.passes.saturate.extraction.long_problems import cheapest_choice
 from mgn.passes.saturate.extraction.rings import choice_soon, order_of, rings_of
 from mgn.passes.saturate.extraction.work import Work
@@ -130,6 +136,24 @@ def test_rings_are_left_out_where_no_choice_without_is_near(
         assert cost_of(problem, solution.chosen) == pytest.approx(least)
         assert solution.bound == pytest.approx(least)
     assert with_rings >= 3
+
+
+def test_a_choice_near_the_cheapest_one_does_where_rings_do_not_matter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without_a_choice_near(monkeypatch)
+    nearby = 0
+    for problem in map(random_problem, SEEDS):
+        solver = ExactSolver(enough())
+        solver.breaks_rings = False
+        near = cheapest_choice(problem, solver)
+        assert near.chosen is not None and not order_of(problem, near.chosen)[1]
+        least = least_cost(problem, acyclic=True)
+        assert near.bound <= least * (1 + PROVED) <= cost_of(problem, near.chosen) * (1 + 2e-6)
+        nearby += near.bound < least * (1 - PROVED)
+        solver.breaks_rings = True
+        assert cheapest_choice(problem, solver).bound == pytest.approx(least)
+    assert nearby >= 3
 
 
 def random_rings() -> LocalProblem:
