@@ -144,14 +144,14 @@ def _computed_operands(
     return frozenset()
 
 
-def _before(part: Sequence[BodyNode], form: Form, computed: Container[int]) -> Body:
+def _before(part: Sequence[BodyNode], form: Form, computed: Container[int]) -> Sequence[BodyNode]:
     """The nodes of a product and of what it is computed from, but for operands that are given."""
     wanted, found = {form.heavy}, list[BodyNode]()
     for node in reversed(part):
         if node[0] in wanted:
             found.append(node)
             wanted.update([item for item in node[2] if item not in computed])
-    return tuple(reversed(found))
+    return found[::-1]
 
 
 def is_possible(signature: Signature, device: Device) -> bool:
