@@ -21,15 +21,15 @@ from mgn.passes.kernels.guided_products import guided_products
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, classify
 from mgn.passes.schedules.choose import enumerated_schedules
-from mgn.passes.schedules.core.figures import Traits, figures_for
+from mgn.passes.schedules.core.figures import LEFT, RIGHT, Traits, figures_for
 from mgn.passes.schedules.core.packed_blocking import SIMPLE_EPILOGUE
 from mgn.passes.schedules.core.schedule import Request, Schedule
 
 T = TypeVar("T")
 
-ROUNDING, SHAPED = "round_tf32", ("reshape", "broadcast_to")
+ROUNDING, ROW_BY_ROW = "round_tf32", ("reshape", "broadcast_to", "slice", "pad", "concat")
 """An elementwise operation that templates read through where they look for what lies in memory; and
-movement that leaves elements in their order.
+movement that leaves rows rows.
 """
 
 
@@ -67,7 +67,7 @@ def once_cut_alike(
     """
     part, widest = _heavy_part(body, form, signatures, device), _widest(body, signatures)
     known = _known(next(signatures[item[1]] for item in part if item[0] == form.heavy), device)
-    key = what, _cut_by(part, form, leaf_types, signatures, device), widest, facts
+    key = what, _cut_by(part, form, leaf_types, signatures, device, facts), widest, facts
     if key not in known:
         known[key] = find(request_of(part, form, leaf_types, signatures, device, facts, widest))
     return known[key]
@@ -79,6 +79,7 @@ def _cut_by(
     leaf_types: Mapping[int, TensorType],
     signatures: Sequence[Signature],
     device: Device,
+    facts: Facts,
 ) -> tuple[object, ...]:
     """What all parts of bodies have in common that are cut alike: nodes, over names of their own,
     and which values lie in memory. For a product on a CPU it does not matter how an operand is
@@ -86,9 +87,9 @@ def _cut_by(
     """
     nodes, computed, after = part, frozenset[int](), None
     if form.kind is KernelKind.CONTRACTION and device.is_cpu and not (form.reduced or form.halved):
-        computed = _computed_operands(part, form, leaf_types, signatures)
-        after = _after(part, form, signatures)
-        nodes = part if after is None else _before(part, form, computed)
+        computed = _computed_operands(part, form, leaf_types, signatures, facts)
+        after = _few_follow(part, form, signatures), signatures[part[-1][1]].element
+        nodes = _before(part, form, computed)
     names: dict[int, int] = {}
     own = names.setdefault
     over_own = tuple(
@@ -101,21 +102,15 @@ def _cut_by(
     return over_own, lies, after
 
 
-def _after(
-    part: Sequence[BodyNode], form: Form, signatures: Sequence[Signature]
-) -> tuple[bool, str] | None:
-    """Whether little follows a product, and the type of what is written; None where it takes more
-    than a look at the operations to say how much follows.
-    """
-    depends, least, most = {form.heavy}, 0, 0
+def _few_follow(part: Sequence[BodyNode], form: Form, signatures: Sequence[Signature]) -> bool:
+    """Whether what follows a product is simple."""
+    depends, count = {form.heavy}, 0
     for name, number, operands in part:
         if not depends.isdisjoint(operands):
             depends.add(name)
-            least += signatures[number].kind is Kind.ELEMENTWISE
-            most += _elementwise_count(signatures[number])
-    if least <= SIMPLE_EPILOGUE < most:
-        return None
-    return most <= SIMPLE_EPILOGUE, signatures[part[-1][1]].element
+            places = [place for place, item in enumerate(operands) if item in depends]
+            count += _following(signatures[number], tuple(places))
+    return count <= SIMPLE_EPILOGUE
 
 
 def _computed_operands(
@@ -123,24 +118,25 @@ def _computed_operands(
     form: Form,
     leaf_types: Mapping[int, TensorType],
     signatures: Sequence[Signature],
+    facts: Facts,
 ) -> frozenset[int]:
-    """The operands of a product that are computed element by element from numbers in f32, which are
-    read in their order: no operand in memory is cut as they are, and they are cut alike.
+    """The operands of a product that are computed element by element from numbers in f32, whose
+    rows are read as rows: they are all cut alike, and not as what lies in memory. What is arranged
+    is none of them.
     """
     other = {name for name, type in leaf_types.items() if element_of(type).name != "f32"}
+    computed, arranged = set[int](), {name for name, _ in facts}
     for name, number, operands in part:
         signature = signatures[number]
         if name == form.heavy:
-            nodes = {node[0]: signatures[node[1]] for node in part}
-            return frozenset(
-                item
-                for item in operands
-                if item in nodes and item not in other and nodes[item].kind is Kind.ELEMENTWISE
-            )
+            pairs = zip((LEFT, RIGHT), operands, strict=True)
+            return frozenset(o for side, o in pairs if o in computed and side not in arranged)
         plain = signature.kind is Kind.ELEMENTWISE and signature.name != ROUNDING
         plain = plain and signature.element in ("f32", "bool")
-        if not other.isdisjoint(operands) or not (plain or signature.name in SHAPED):
+        if not other.isdisjoint(operands) or not (plain or signature.name in ROW_BY_ROW):
             other.add(name)
+        elif plain or signature.name == "concat" or not computed.isdisjoint(operands):
+            computed.add(name)
     return frozenset()
 
 
@@ -281,3 +277,14 @@ def _pattern(signature: Signature) -> tuple[list[tuple[Node, list[int]]], int]:
 def _elementwise_count(signature: Signature) -> int:
     """The elementwise core operations that an operation is."""
     return sum(node.kind is Kind.ELEMENTWISE for node, _ in _pattern(signature)[0])
+
+
+@cache
+def _following(signature: Signature, places: tuple[int, ...]) -> int:
+    """Those of them that depend on operands at some places."""
+    depends, count = {*places}, 0
+    for place, (node, given) in enumerate(_pattern(signature)[0], len(signature.operand_types)):
+        if not depends.isdisjoint(given):
+            depends.add(place)
+            count += node.kind is Kind.ELEMENTWISE
+    return count
