@@ -166,8 +166,8 @@ class CandidateSet:
 
     `sums` are those of columns that kernels of rows may make besides (column_joins.py).
     `handed` are the values that kernels of an arrangement hand to each other; `memoise` says
-    whether what repeats in all this is worked out once; `priced` is what is known of bodies, and
-    `joints` of the kernels of any two.
+    whether what repeats in all this is worked out once; `priced` is what is known of bodies,
+    `joints` and `pairs` of the kernels of any two, as templates and where they stand.
     `left_out` counts by reason the distinct candidates that were met and are none of these.
     """
 
@@ -183,6 +183,9 @@ class CandidateSet:
     priced: PricedBodies | None = None
     joints: dict[object, tuple[Template | None]] = field(
         default_factory=dict[object, tuple[Template | None]]
+    )
+    pairs: dict[object, tuple[Candidate | None]] = field(
+        default_factory=dict[object, tuple[Candidate | None]]
     )
 
     def priced_on(self, signatures: Sequence[Signature], device: Device) -> PricedBodies:
@@ -202,6 +205,13 @@ class CandidateSet:
             else:
                 writers[result] = [number]
         return candidate
+
+    def leave_out_from(self, count: int) -> None:
+        """Leaves out all candidates but the first ones."""
+        for candidate in self.candidates[count:]:
+            for result in dict.fromkeys(candidate.results):
+                self.writers[result].pop()
+        del self.candidates[count:]
 
     def add_missing(self, candidates: Collection[Candidate]) -> None:
         """Enters those candidates of another set that this one lacks."""

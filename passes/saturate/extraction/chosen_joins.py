@@ -167,11 +167,11 @@ def _while_as_near(
     its bound.
     """
     while True:
-        tried, count = found.only(found.candidates), len(found.candidates)
-        better = Joins(view, tried, joined, device, limits).joined()
-        if len(tried.candidates) == count or not _is_as_near(better, joined):
+        count = len(found.candidates)
+        better = Joins(view, found, joined, device, limits).joined()
+        if len(found.candidates) == count or not _is_as_near(better, joined):
+            found.leave_out_from(count)
             return joined
-        _enter(found, tried.candidates[count:])
         joined = better
 
 
@@ -248,6 +248,7 @@ class Joins:
         self.device, self.limits = device, limits
         self.priced = found.priced_on(view.signatures, device)
         self.made = found.joints if found.memoise else table(False)
+        self.pairs = found.pairs if found.memoise else table(False)
         self.outputs = frozenset(found.outputs)
         self.writer = dict(extraction.selection.writer)
         self.readers: dict[int, set[int]] = {}
@@ -340,6 +341,15 @@ class Joins:
         """The kernel of both, which also writes what is wanted of the first; None where there is
         none. What arrangements hand from kernel to kernel stays as it is.
         """
+        known = self.pairs.get((first, second, wanted))
+        if known is None:
+            known = self.pairs[first, second, wanted] = (self._joint(first, second, wanted),)
+        return known[0]
+
+    def _joint(
+        self, first: Candidate, second: Candidate, wanted: tuple[int, ...]
+    ) -> Candidate | None:
+        """The same, worked out."""
         if first.kind not in LIGHT and second.kind not in LIGHT:
             return None
         for kernel in (first, second):
