@@ -25,8 +25,8 @@ void resident(__global uchar* b0, …, __global uint* arrivals)
         …
         if (meets) …                                  // this group has
 ```
-A kernel's body is a function. Where all of them are large together, they are no part of the loop:
-a driver's compiler takes time for one function that grows faster than its size.
+Each kernel's body is a function. Where they have over `MOST_INLINED` operations together, they are
+not inlined: the time of a driver's compiler grows faster than the size of a function.
 
 The launch has one argument more than its buffers: `arrivals`, a counter that is 0 before and after
 it. So many groups are launched as run at once; the text takes any number. On a CPU that is one, and

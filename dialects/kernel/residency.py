@@ -21,9 +21,9 @@ which have more than they say.
 """
 
 MOST_INLINED = 2500
-"""Operations of the kernels of a resident launch up to which their bodies stand in its loop.
-NVIDIA's compiler takes over a minute for 4,400 operations in one function, and some ten seconds for
-20,000 in functions of their own.
+"""Operations of the kernels of a resident launch up to which their bodies may be inlined into its
+loop. NVIDIA's compiler takes over a minute for 4,400 operations in one function, and some ten
+seconds for 20,000 in functions of their own.
 """
 
 LARGE, SMALL = 1024, 128

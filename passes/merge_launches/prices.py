@@ -67,9 +67,9 @@ compute unit has, and on matrix units.
 
 NEAR, FAR = 1e-9, 5e-9
 """What a resident launch takes for each operation of its kernels when it first comes to them: their
-instructions come from the device's memory. A small launch finds most of them near, and so does one
-of a single kernel, which takes nothing. The driver's compiler takes some 0.5 ms for an operation
-besides, as long as half a million such waits.
+instructions come from the device's memory. The first is for kernels of up to `MOST_INLINED`
+operations together, the second for more. A launch of a single kernel takes nothing for them. The
+time of the driver's compiler, some 0.5 ms for an operation, is no part of these.
 """
 
 CROWDED = 0.1
@@ -140,10 +140,10 @@ class KernelCost:
         each = -(-self.groups // device.compute_units)
         rounds = -(-each // at_a_time)
         share = min(min(at_a_time, each) * self.own / FULL_ITEMS, 1.0) ** 0.5
-        uneven = each * device.compute_units / self.groups
+        busiest = each * device.compute_units / self.groups
         computing = COMPUTING * self.computing / share + MULTIPLYING * self.multiplying
         waiting = self.waiting * (1.0 + ROUND * (rounds - 1))
-        return waiting + max(computing * uneven, self.moving)
+        return waiting + max(computing * busiest, self.moving)
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def _is_uneven(func: FuncOp) -> bool:
 
 def _usual_blocks(op: Operation) -> list[Block]:
     """What an operation holds. Where something is done one way or another, the way without loops is
-    the usual one: a number that is no number asks for the other.
+    the usual one: the other is mostly for rows with a NaN.
     """
     blocks = [block for region in op.regions for block in region.blocks]
     if isinstance(op, scf.IfOp):

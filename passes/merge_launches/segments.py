@@ -4,11 +4,11 @@ In: for each launch its price alone and as a stage, the places it is given, and 
 stand. Out: segments, each with the work-items of its groups. The host hands launches over while the
 device works, so that a run ends when the slower of both has ended: a cut is sought for each of some
 weights of the host's time against the device's, and the one is taken with which a run ends first.
-The cut for a weight is exact: a segment's price is a sum over its launches and barriers, so the
+The cut for a weight is exact: a segment's price is that of its own launches and barriers, so the
 best cut of the first `n` launches is the best of the first `m` and one more segment, for some `m`.
 
-About half of the processes are slow hosts: which cores a process runs on decides, and it is not
-known before. So a cut counts by the mean of both.
+About half of the processes are slow hosts: the cores that a process runs on decide that, and they
+are not known before. So a cut counts by the mean of when a run ends on a quick and a slow host.
 """
 
 from collections.abc import Sequence
@@ -23,15 +23,15 @@ WEIGHTS = tuple(eighths / 8 for eighths in range(9))
 """Weights of the host's time for which a cut is sought."""
 
 SLOW_HOST = 2.0
-"""What a launch takes a slow host, as a share of what was measured."""
+"""How many times as long as was measured a slow host takes for a launch."""
 
 MOST_STAGES = 512
 MOST_ARGUMENTS = 500
 """What fits into the 4352 bytes that NVIDIA's driver has for a kernel's arguments."""
 
 MOST_KERNELS, MOST_OPERATIONS = 40, 10_000
-"""Different kernels in one, and the operations of all of these: the driver's compiler takes some
-seconds for each 10,000.
+"""Different kernels in one launch, and the operations of all of these: the driver's compiler takes
+some seconds for that.
 """
 
 
@@ -63,9 +63,9 @@ class Order:
 
 @dataclass(frozen=True)
 class Prices:
-    """Seconds that a launch takes the host, that the device takes to begin one, that a barrier
-    takes, and that a resident launch takes besides for each operation of its kernels, where they
-    stand in its loop (`near`) and where they are too many for that (`far`).
+    """Seconds that a launch takes the host, that the device takes to begin one, and that a barrier
+    takes. A resident launch takes `near` besides for each operation of its kernels where these are
+    inlined, and `far` where they are not.
     """
 
     host: float

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import mgn
+from mgn.codegen.opencl import resident
 from mgn.codegen.signature import RESIDENT
 from mgn.runtime.errors import BuildError
 from mgn.runtime.launching import programs
@@ -73,8 +74,12 @@ def both(program: Any, **options: Any) -> tuple[Any, Any]:
     return made[0], made[1]
 
 
+@pytest.mark.parametrize("inlined", [True, False])
 @pytest.mark.parametrize("case", CASES)
-def test_a_program_has_the_bits_of_separate_launches(case: str) -> None:
+def test_a_program_has_the_bits_of_separate_launches(
+    case: str, inlined: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resident, "MOST_INLINED", 10_000 if inlined else 0)
     text, inputs = CASES[case]
     merged, apart = both(mgn.parse(text))
     assert merged.report.merged and not apart.report.merged

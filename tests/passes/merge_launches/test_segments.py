@@ -22,7 +22,9 @@ from mgn.passes.merge_launches.segments import (
     cheapest_cut,
 )
 
-PRICES = Prices(host=5.0, begin=2.0, barrier=1.0)
+PRICES = Prices(host=5.0, begin=2.0, barrier=1.0, near=1 / 1024, far=1 / 256)
+OPERATIONS = {"k0": 400, "k1": 1000, "k2": 1600}
+"""Of kernels, of which the last two are too many to be inlined together."""
 
 
 @st.composite
@@ -31,13 +33,14 @@ def orders(draw: st.DrawFn) -> Order:
     count = draw(st.integers(1, 7))
     stages = [
         Stage(
-            f"k{draw(st.integers(0, 2))}",
+            kernel := draw(st.sampled_from(sorted(OPERATIONS))),
             PRICES.begin + (own := draw(st.integers(0, 8))),
             {
                 size: own * draw(st.sampled_from([1.0, 1.5, 3.0]))
                 for size in draw(st.sets(st.sampled_from([256, 512])))
             },
             frozenset(draw(st.sets(st.integers(0, 3)))),
+            OPERATIONS[kernel],
             hidden=draw(st.sampled_from([0.0, 0.5])),
         )
         for _ in range(count)
@@ -59,7 +62,9 @@ def device_seconds(order: Order, first: int, end: int) -> float:
     sizes = set.intersection(*(set(stage.seconds) for stage in stages))
     times = [sum(stage.seconds[size] for stage in stages) for size in sizes]
     barrier = PRICES.barrier * (len(meets) - 1)
-    return PRICES.begin + barrier + min(times, default=float("inf")) - saved
+    operations = sum(OPERATIONS[name] for name in {stage.kernel for stage in stages})
+    text = operations * (PRICES.near if operations <= MOST_INLINED else PRICES.far)
+    return PRICES.begin + barrier + min(times, default=float("inf")) - saved + text
 
 
 def cuts(order: Order) -> list[list[Segment]]:
@@ -137,7 +142,7 @@ def test_kernels_of_too_many_operations_together_stay_apart() -> None:
 
     def ends(*stages: Stage) -> list[int]:
         order = Order(stages, [len(stages)] * len(stages))
-        (segments,) = best_cut([order], PRICES).orders
+        (segments,) = best_cut([order], Prices(host=5.0, begin=2.0, barrier=1.0)).orders
         return [item.end for item in segments]
 
     most = MOST_OPERATIONS
