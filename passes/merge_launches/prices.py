@@ -211,11 +211,13 @@ def _is_uneven(func: FuncOp) -> bool:
 
 def _usual_blocks(op: Operation) -> list[Block]:
     """What an operation holds. Where something is done one way or another, the way without loops is
-    the usual one: the other is mostly for rows with a NaN.
+    the usual one: the other is mostly for rows with a NaN. A way that does and gives nothing is no
+    other way.
     """
     blocks = [block for region in op.regions for block in region.blocks]
     if isinstance(op, scf.IfOp):
-        short = [block for block in blocks if not _has_loops(block)]
+        ways = [block for block in blocks if op.results or block.first_op is not block.last_op]
+        short = [block for block in ways if not _has_loops(block)]
         return short if 0 < len(short) < len(blocks) else blocks
     return blocks
 

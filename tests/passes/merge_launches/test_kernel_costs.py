@@ -239,6 +239,15 @@ def test_of_two_ways_the_one_without_loops_is_the_usual_one() -> None:
     assert isinstance(usual, KernelCost) and usual.computing == 0.0
 
 
+def test_what_is_done_or_left_counts_with_its_loops() -> None:
+    """As a product does that writes its results behind its last block."""
+    device = DEVICES["nvidia-h200"]
+    body = SELDOM.format(usual="")
+    nothing_else = body[: body.index("memref.store %x")] + "}"
+    cost = kernel_cost(kernel(nothing_else), device)
+    assert cost.moved > kernel_cost(kernel(body), device).moved
+
+
 SQUARES = """
   %x = vector.load %in[%i] : memref<4096xf32>, vector<8xf32>
   %y = arith.mulf %x, %x : vector<8xf32>
