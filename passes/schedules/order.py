@@ -33,12 +33,18 @@ GAP_AFTER = 16
 RECORD_BYTES = {False: 8, True: 12}
 """Bytes of a record: of a key with its position, which more than 32 bits do not share."""
 
-EXCHANGE, MERGED, SEARCHED, PASSED = 14.0, 12.0, 8.0, 6.0
-"""Steps of comparing two elements and exchanging them, of merging one, of a search's turn, and of
-looking at an element that is passed by.
+EXCHANGE, MERGED, SORTED, SEARCHED, PASSED = 14.0, 12.0, 58.0, 8.0, 6.0
+"""Steps of comparing two elements and exchanging them, of merging one, of the same where a
+work-item sorts by merging, of a search's turn, and of looking at an element that is passed by.
 """
 
-LANE_EXCHANGE, LANE_MOVED, LANE_STEPS = 1.25, 3.0, 3
+LOOKED, VECTOR_PASSED, INSERTED, VECTOR_MOVED = 14.0, {1: 18.0, 4: 13.0}, 130.0, 10.0
+"""Steps of looking at an element on a CPU, at a vector that is passed by, by how many vectors are
+looked at together, of finding that an element is to be kept, which the processor did not foresee,
+and of moving a vector of records that are kept.
+"""
+
+LANE_EXCHANGE, LANE_MOVED, LANE_STEPS = 4.0, 3.0, 3
 """Steps of exchanging two vectors of records, and of reading an element of a row and writing it at
 its place; and the steps of a network that are done in registers.
 """
@@ -76,6 +82,23 @@ HELD_ELEMENTS = (16, 8, 4)
 
 PART = {True: 512, False: 8}
 """Elements of the result that a work-item merges, on a CPU and on a GPU."""
+
+
+@dataclass(frozen=True)
+class Passing:
+    """The parts of a run that a selection goes over: vectors whose elements it looks at one by one,
+    as many as are kept, then blocks of vectors, and where vectors end.
+    """
+
+    first: int
+    blocks: int
+    vectors: int
+
+    @staticmethod
+    def of(length: int, kept: int, width: int, together: int) -> "Passing":
+        vectors = length // width
+        first = min(ceil_div(kept, width), vectors)
+        return Passing(first, (vectors - first) // together, vectors)
 
 
 class OrderVariant(StrEnum):
@@ -166,7 +189,7 @@ def _groups(request: Request, runs: Runs, element: ElementType) -> Schedule:
 
 
 def _rows(request: Request, runs: Runs) -> Schedule:
-    steps = runs.all * runs.run * max(log2(max(runs.run, 1)), 1.0) * MERGED
+    steps = runs.all * runs.run * max(log2(max(runs.run, 1)), 1.0) * SORTED
     units = request.number("units", 1)
     steps *= max(1.0, units / max(runs.all, 1))
     return _schedule(request, OrderVariant.ROWS, steps, {})
@@ -196,10 +219,17 @@ def _selections(request: Request, node: Node, runs: Runs) -> Iterator[Schedule]:
     if not 0 < kept < runs.length:
         return
     inserted = kept * (1.0 + log(runs.length / kept))
-    steps = runs.all * (runs.length * PASSED + inserted * kept * MERGED)
-    units = request.number("units", 1)
-    steps *= max(1.0, units / max(runs.all, 1))
-    yield _schedule(request, OrderVariant.SELECTIONS, steps, {})
+    bits = key_bits(node.operands[0].element)
+    width = max(request.number("lanes", 16) * 32 // max(bits, 32), 1)
+    moving = ceil_div(kept, width // 2) * VECTOR_MOVED if bits <= 32 else kept * MERGED
+    for together, passed in VECTOR_PASSED.items():
+        parts = Passing.of(runs.length, kept, width, together)
+        vectors = parts.vectors - parts.first
+        alone = runs.length - vectors * width + min(inserted, vectors) * width
+        steps = vectors * passed + alone * LOOKED + inserted * (INSERTED + moving)
+        steps *= max(runs.all, request.number("units", 1))
+        numbers = {"width": width, "together": together}
+        yield _schedule(request, OrderVariant.SELECTIONS, steps, numbers)
 
 
 def _best(request: Request, node: Node, runs: Runs) -> Iterator[Schedule]:

@@ -390,6 +390,14 @@ def largest_lane(code: Code, value: SSAValue) -> SSAValue:
     return op.dest
 
 
+def first_lane(code: Code, value: SSAValue) -> SSAValue:
+    """The least of all lanes, which are signed integers."""
+    op = kernel.reduction("minsi", value)
+    op.properties["fastmath"] = NO_FASTMATH
+    code.block.add_op(op)
+    return op.dest
+
+
 def term(code: Code, node: Node, value: SSAValue) -> SSAValue:
     """An element as the reduction, or scan, of a node combines it."""
     if node.name == GUIDE:

@@ -148,3 +148,33 @@ def test_the_first_few_of_long_rows_are_found_whatever_their_order(
         )
         runs += forms_of(kernel, [values], f"{element} {shape} {how}")
     check_all(cl_queue, runs, same)
+
+
+@pytest.mark.parametrize("element", ELEMENTS)
+@pytest.mark.parametrize("how", ["random", "rising", "falling", "equal"])
+def test_a_cpu_passes_by_vectors_that_are_behind_the_first_few(
+    element: str,
+    how: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    runs: list[Run] = []
+    for shape, axis, first in (
+        ((2, 2500), 1, 1), ((3, 701), 1, 7), ((1, 16), 1, 15), ((2, 3000), 1, 17), ((900, 2), 0, 2),
+    ):  # fmt: skip
+        values = with_ties(element, shape, first)
+        if how != "random":
+            values = np.sort(values, axis)
+        if how == "falling":
+            values = np.flip(values, axis)
+        if how == "equal":
+            values = np.where(np.arange(shape[axis]) < 3, values[:1, :1], values[-1:, -1:])
+            values = np.broadcast_to(np.moveaxis(values, -1, axis), shape)
+        for descending in (False, True):
+            order = {"axis": axis, "descending": descending, "first": first}
+            kernel = fused_kernel(
+                "order", [(element, shape)], lambda b, x, s=shape, o=order: both(b, x, s, **o)
+            )
+            array = np.ascontiguousarray(values)
+            what = f"{element} {shape} {order} {how}"
+            runs.append(Run(kernel, [array], FORMS["cpu"], {"variant": "selections"}, what))
+    check_all(cl_queue, runs, same)
