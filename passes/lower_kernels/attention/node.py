@@ -63,6 +63,13 @@ class Attention(AttentionSizes):
         value = evaluator.lanes_at(bias, broadcast_index(full, bias.shape))
         return widened(evaluator.code, value, bias.element)
 
+    @property
+    def same_bias(self) -> bool:
+        """Whether all rows of a key head have the same bias."""
+        assert self.bias is not None
+        shape = (1,) * 2 + self.bias.shape
+        return shape[-2] == 1 and (shape[-3] == 1 or self.group == 1)
+
     def masked(
         self,
         code: Code,

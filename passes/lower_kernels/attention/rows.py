@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
@@ -23,7 +24,7 @@ from mgn.passes.lower_kernels.attention.products import Operands
 from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.core.product import add_products, multiply_add, tile_start
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
-from mgn.passes.lower_kernels.core.scalar import across_lanes
+from mgn.passes.lower_kernels.core.scalar import across_lanes, of_all_lanes
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.schedules.attention.blocks import Blocking
 
@@ -114,10 +115,39 @@ class _Rows:
     def _block(self, number: Index) -> None:
         """Adds what a block of keys contributes to all rows."""
         code, first = self.code, number * self.sizes.keys
-        self.packing.pack(first)
-        code.each(0, self.count, lambda tile: self._tile(tile, first))
+
+        def add() -> None:
+            self.packing.pack(first)
+            code.each(0, self.count, lambda tile: self._tile(tile, first))
+
+        code.when(self._is_seen(first), add)
         if self.far is not None:
             code.when(code.is_below((number + 1) % BLOCK, 1, 1), self.far.carry)
+
+    def _is_seen(self, first: Index) -> SSAValue | bool:
+        """Whether the bias shows a key of a block to a row: of a cache, none shows the places that
+        are not written yet.
+        """
+        attention, sizes, code = self.attention, self.sizes, self.code
+        if attention.bias is None:
+            return True
+        nothing = code.constant(-numbers.inf, self.type, sizes.lanes)
+        yes, no = (code.constant(number, i32, sizes.lanes) for number in (1, 0))
+
+        def look(row: Index, found: list[SSAValue]) -> list[SSAValue]:
+            own = code.bounded(self._row(constant(0)) + row, attention.rows)
+
+            def vector(number: Index, found: list[SSAValue]) -> list[SSAValue]:
+                bias = self._bias(own, first + number * sizes.lanes)
+                shown = code.compare_floats("une", bias, nothing)
+                return [code.binary(arith.OrIOp, found[0], code.select(shown, yes, no))]
+
+            return code.loop(0, sizes.keys // sizes.lanes, vector, found)
+
+        rows = 1 if attention.same_bias else self.count * sizes.rows
+        (found,) = code.loop(0, rows, look, [no])
+        shown = of_all_lanes(code, "or", found)
+        return code.compare_integers("ne", shown, code.constant(0, i32))
 
     def _far_sums(self) -> FarSums | None:
         """What waits where keys are very many."""

@@ -365,11 +365,16 @@ def combine(
 
 def across_lanes(code: Code, name: str, element: ElementType, value: SSAValue) -> SSAValue:
     """All lanes of a value as one scalar."""
+    if lane_count(value) > 1 and is_scaled(name, element):
+        return product_of_lanes(code, value)
+    return of_all_lanes(code, _KINDS[combiner(name, element)], value)
+
+
+def of_all_lanes(code: Code, kind: str, value: SSAValue) -> SSAValue:
+    """All lanes of a value combined by an operation that `vector.reduction` knows."""
     if lane_count(value) == 1:
         return value
-    if is_scaled(name, element):
-        return product_of_lanes(code, value)
-    op = kernel.reduction(_KINDS[combiner(name, element)], value)
+    op = kernel.reduction(kind, value)
     op.properties["fastmath"] = NO_FASTMATH
     code.block.add_op(op)
     return op.dest
@@ -382,20 +387,7 @@ def larger(code: Code, left: SSAValue, right: SSAValue) -> SSAValue:
 
 def largest_lane(code: Code, value: SSAValue) -> SSAValue:
     """The same of all lanes."""
-    if lane_count(value) == 1:
-        return value
-    op = kernel.reduction("maxnumf", value)
-    op.properties["fastmath"] = NO_FASTMATH
-    code.block.add_op(op)
-    return op.dest
-
-
-def first_lane(code: Code, value: SSAValue) -> SSAValue:
-    """The least of all lanes, which are signed integers."""
-    op = kernel.reduction("minsi", value)
-    op.properties["fastmath"] = NO_FASTMATH
-    code.block.add_op(op)
-    return op.dest
+    return of_all_lanes(code, "maxnumf", value)
 
 
 def term(code: Code, node: Node, value: SSAValue) -> SSAValue:

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.kernels.index import ZERO, Index, constant, lanes
-from mgn.passes.lower_kernels.core.scalar import first_lane
+from mgn.passes.lower_kernels.core.scalar import of_all_lanes
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.order.kept_records import KeptRecords
 from mgn.passes.lower_kernels.order.rows import OrderedRows
@@ -60,7 +60,7 @@ class _Selection:
         that one of an equal key is after them.
         """
         code, keys = self.code, [self._keys(first + number) for number in range(count)]
-        least = first_lane(code, reduce(partial(code.binary, arith.MinSIOp), keys))
+        least = of_all_lanes(code, "minsi", reduce(partial(code.binary, arith.MinSIOp), keys))
 
         def closer() -> list[SSAValue]:
             if count == 1:
