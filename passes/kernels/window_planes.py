@@ -8,20 +8,24 @@ that follow each other in the same place of windows lie side by side: a plane of
 phase of the strides. So neighbouring windows read neighbours, wherever padding begins.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import Body, Indices, Node
-from mgn.passes.kernels.index import Index, constant
-from mgn.passes.kernels.long_chains import MOST_STEPS
+from mgn.passes.kernels.index import Index
+from mgn.passes.kernels.long_chains import CHAIN, MOST_STEPS
 from mgn.passes.kernels.product import Product
 from mgn.passes.kernels.rows import RowSpace
 
 MOST_ELEMENTS = 49
-"""Elements of a window up to which all are written out, one after the other."""
+"""Elements of a window up to which all are written out, one after the other; and of a row of a
+larger window.
+"""
+
+WRITTEN_OUT = 16
+"""Elements of a longer row that are written out at a time."""
 
 MOST_COPIED = 8192
 """Elements that the least copy may have."""
@@ -80,12 +84,6 @@ class WindowPlanes:
     def index_of(self, y: Index, x: Index) -> Indices:
         """A row and a column, of places or of elements, as indices of the axes that slide."""
         return (y, x) if self.axes == 2 else (x,)
-
-    @property
-    def elements(self) -> Iterator[tuple[Index, Index]]:
-        """All elements of a window, in order."""
-        rows, columns = self.kernel
-        return ((constant(y), constant(x)) for y in range(rows) for x in range(columns))
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,7 @@ def planes_of_reduction(body: Body, space: RowSpace) -> WindowPlanes | None:
     first = len(planes.outer)
     in_order = space.reduced == tuple(range(first, first + planes.axes))
     alike = in_order and space.shape == planes.view.shape and len(reductions) == 1
-    few = space.length <= MOST_ELEMENTS and planes.places[1] > 1
+    few = space.length <= CHAIN and planes.places[1] > 1
     few = few and Band(planes, 1).size <= MOST_COPIED
     return planes if alike and few else None
 

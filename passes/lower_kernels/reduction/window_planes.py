@@ -19,7 +19,13 @@ from mgn.passes.kernels.body import Indices, Node
 from mgn.passes.kernels.index import ZERO, Index, constant, delinearised, lanes
 from mgn.passes.kernels.index_maps import reshaped_index
 from mgn.passes.kernels.rows import RowSpace
-from mgn.passes.kernels.window_planes import Band, WindowPlanes, planes_of_reduction
+from mgn.passes.kernels.window_planes import (
+    MOST_ELEMENTS,
+    WRITTEN_OUT,
+    Band,
+    WindowPlanes,
+    planes_of_reduction,
+)
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
 from mgn.passes.lower_kernels.core.product import tile_start
 from mgn.passes.lower_kernels.core.pure_code import memory_type
@@ -75,17 +81,52 @@ class _Windows:
         """What windows come to whose elements lie from places of the copy on."""
         code, width = self.code, self.width
         evaluators = [self.job.evaluator(width) for _ in places]
-        held = [self.stage.start(width) for _ in places]
-        for y, x in self.planes.elements:
+
+        def add(y: Index, x: Index, held: list[SSAValue]) -> list[SSAValue]:
             element = self.planes.index_of(y, x)
             own = self.band.element(y, x)
-            for number, (evaluator, place) in enumerate(zip(evaluators, places, strict=True)):
+            result: list[SSAValue] = []
+            for evaluator, place, total in zip(evaluators, places, held, strict=True):
                 value = evaluator.load(self.buffer, place + own + lanes(width))
                 evaluator.given[self.planes.view] = lambda _, value=value: value
                 at = self.planes.index_of(ZERO, place + own + lanes(width))
-                index = (*outer, *element, *at)
-                held[number] = with_element(self.stage, held[number], evaluator, index)
-        return [total_of(code, self.node, values[0]) for values in held]
+                result += with_element(self.stage, [total], evaluator, (*outer, *element, *at))
+            return result
+
+        held = self._over_elements(add, self.stage.start(width) * len(places))
+        return [total_of(code, self.node, value) for value in held]
+
+    def _over_elements(
+        self,
+        add: Callable[[Index, Index, list[SSAValue]], list[SSAValue]],
+        held: list[SSAValue],
+    ) -> list[SSAValue]:
+        """Goes over the elements of windows, row by row; those of large windows in loops."""
+        rows, columns = self.planes.kernel
+        together = columns if columns <= MOST_ELEMENTS else WRITTEN_OUT
+
+        def written_out(
+            y: Index, start: Index, count: int, held: list[SSAValue]
+        ) -> list[SSAValue]:
+            for x in range(count):
+                held = add(y, start + x, held)
+            return held
+
+        def row(y: Index, held: list[SSAValue]) -> list[SSAValue]:
+            held = self.code.loop(
+                0,
+                columns // together,
+                lambda n, held: written_out(y, n * together, together, held),
+                held,
+            )
+            rest = columns % together
+            return written_out(y, constant(columns - rest), rest, held)
+
+        if rows * columns > MOST_ELEMENTS:
+            return self.code.loop(0, rows, row, held)
+        for y in range(rows):
+            held = row(constant(y), held)
+        return held
 
     def _in_rows(self, outer: Indices, first: Index) -> None:
         """Tiles of a few rows of places and a few vectors of each."""

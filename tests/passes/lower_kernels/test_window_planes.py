@@ -87,6 +87,10 @@ SUMS = {
     "dilated": depthwise(2, 21, 19, (3, 2), pads=((2, 1), (0, 2)), dilation=2, strides=(2, 1)),
     "several bands": depthwise(2, 90, 130, (3, 3), pads=ONE),
     "no padding, two places": depthwise(2, 4, 3, (3, 2)),
+    "large windows": depthwise(3, 20, 37, (9, 9), pads=((4, 4), (4, 4))),
+    "large windows by twos": depthwise(2, 23, 30, (8, 11), pads=((3, 4), (5, 5)), strides=(2, 2)),
+    "windows of long rows": depthwise(2, 5, 150, (2, 60), pads=((1, 0), (20, 30))),
+    "windows as large as images": depthwise(2, 14, 14, (13, 13), pads=((6, 6), (6, 6))),
 }
 
 PRODUCTS = {
@@ -216,9 +220,10 @@ graph g(x: f32[2, 7, 7], w: f32[2, 1, 3, 3]) {
 
 
 WORDS = {
-    "a depthwise convolution": ("conv2d(x, w, padding = 1, groups = 32)", 1, '"planes"'),
-    "a convolution": ("conv2d(x, w, padding = 1)", 32, '"windows"'),
-    "windows too far apart": ("conv2d(x, w, stride = 3, groups = 32)", 1, '"across rows"'),
+    "a depthwise convolution": ("conv2d(x, w, padding = 1, groups = 32)", [1, 3, 3], '"planes"'),
+    "large windows": ("conv2d(x, w, padding = 4, groups = 32)", [1, 9, 9], '"planes"'),
+    "a convolution": ("conv2d(x, w, padding = 1)", [32, 3, 3], '"windows"'),
+    "windows too far apart": ("conv2d(x, w, stride = 3, groups = 32)", [1, 3, 3], '"across rows"'),
 }
 
 
@@ -227,7 +232,7 @@ def test_the_schedule_says_whether_planes_are_copied(
     name: str, mgn_opt: Callable[..., Any]
 ) -> None:
     call, each, word = WORDS[name]
-    text = f"graph g(x: f32[1, 32, 28, 28], w: f32[32, {each}, 3, 3]) {{ return y = {call} }}"
+    text = f"graph g(x: f32[1, 32, 28, 28], w: f32{[32, *each]}) {{ return y = {call} }}"
     passes = "simplify,saturate,choose-schedules"
     outcome = mgn_opt("-", "-f", "mgn", "-p", passes, "--device", "cpu", stdin=text)
     assert outcome.status == 0, outcome.stderr
