@@ -33,8 +33,10 @@ MOST_COPIED = 8192
 LONGEST_ROW, LEAST_ROW = 10, 6
 """Columns of a product that are taken as a row of places."""
 
-MOST_STRIDE = 2
-"""The largest stride of windows whose phases are told apart while vectors are copied."""
+MOST_STRIDE, MOST_STRIDE_REDUCED = 2, 8
+"""The largest stride of windows whose phases are told apart while vectors are copied: of products,
+and of reductions, which have no better way to read them.
+"""
 
 REDUCED = frozenset({"sum", "max_reduce", "min_reduce"})
 """Reductions of windows that are walked so."""
@@ -145,7 +147,7 @@ def planes_of_reduction(body: Body, space: RowSpace) -> WindowPlanes | None:
         if views is None:
             return None
         found |= views
-    planes = planes_of_view(next(iter(found))) if len(found) == 1 else None
+    planes = planes_of_view(next(iter(found)), MOST_STRIDE_REDUCED) if len(found) == 1 else None
     if planes is None:
         return None
     first = len(planes.outer)
@@ -180,24 +182,27 @@ def _is_uniform(node: Node, space: RowSpace) -> bool:
     return all(size == 1 for size in node.shape[-axes:])
 
 
-def planes_of_view(view: Node) -> WindowPlanes | None:
-    """The planes that windows slide over, of windows with the axes of their elements first."""
+def planes_of_view(view: Node, most: int = MOST_STRIDE) -> WindowPlanes | None:
+    """The planes that windows slide over by `most` elements at most, of windows with the axes of
+    their elements first.
+    """
     if view.name != "transpose" or view.operands[0].name != "windows":
         return None
     windows = view.operands[0]
     axes = len(windows.values["sizes"])
     outer = len(windows.shape) - 2 * axes
     order = (*range(outer), *range(outer + axes, outer + 2 * axes), *range(outer, outer + axes))
-    return planes_of_windows(view, windows) if tuple(view.values["perm"]) == order else None
+    found = tuple(view.values["perm"]) == order
+    return planes_of_windows(view, windows, most) if found else None
 
 
-def planes_of_windows(view: Node, windows: Node) -> WindowPlanes | None:
+def planes_of_windows(view: Node, windows: Node, most: int = MOST_STRIDE) -> WindowPlanes | None:
     """The planes that windows slide over, whose axes a view has in another order."""
     axes, values = len(windows.values["sizes"]), windows.values
     outer = len(windows.shape) - 2 * axes
     if axes > 2 or windows.element.name not in COPIED:
         return None
-    if max(values["strides"]) > MOST_STRIDE or not windows.count:
+    if max(values["strides"]) > most or not windows.count:
         return None
     (source,), low, value = windows.operands, (0,) * axes, 0.0
     if source.name == "pad" and source.operands[0].count:

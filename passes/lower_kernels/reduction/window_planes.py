@@ -105,9 +105,7 @@ class _Windows:
         rows, columns = self.planes.kernel
         together = columns if columns <= MOST_ELEMENTS else WRITTEN_OUT
 
-        def written_out(
-            y: Index, start: Index, count: int, held: list[SSAValue]
-        ) -> list[SSAValue]:
+        def written_out(y: Index, start: Index, count: int, held: list[SSAValue]) -> list[SSAValue]:
             for x in range(count):
                 held = add(y, start + x, held)
             return held

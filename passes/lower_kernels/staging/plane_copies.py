@@ -74,7 +74,7 @@ class PlaneCopy:
 
     def _phases(self, wide: Evaluator, outer: Indices, y: Index, first: Index) -> list[SSAValue]:
         """As many elements of each phase, from a column on."""
-        code, planes, width = self.job.code, self.band.planes, self.width
+        planes, width = self.band.planes, self.width
 
         def part(number: int) -> SSAValue:
             x = first + number * width + lanes(width)
@@ -83,16 +83,23 @@ class PlaneCopy:
         parts = [part(number) for number in range(self.step)]
         if self.step == 1 or width == 1:
             return parts
+        return [self._phase(parts, phase) for phase in range(self.step)]
+
+    def _phase(self, parts: list[SSAValue], phase: int) -> SSAValue:
+        """The elements of a phase that neighbouring vectors have."""
+        code, width = self.job.code, self.width
         type = VectorType(scalar_type(parts[0]), [width])
-        return [
-            code.pure(
-                vector.ShuffleOp,
-                parts,
-                type,
-                mask=DenseArrayBase.from_list(i64, [phase + 2 * n for n in range(width)]),
-            )
-            for phase in range(self.step)
-        ]
+        places = [phase + self.step * lane for lane in range(width)]
+        found, kept = parts[0], [place % width for place in places]
+        for number, part in enumerate(parts[1:], 1):
+            mask = [
+                width + place % width if place // width == number else lane
+                for lane, place in zip(kept, places, strict=True)
+            ]
+            properties = {"mask": DenseArrayBase.from_list(i64, mask)}
+            found = code.pure(vector.ShuffleOp, [found, part], type, **properties)
+            kept = list(range(width))
+        return found
 
     def _no_row(self, row: Index) -> None:
         """Fills a row that the source has not with padding."""

@@ -89,6 +89,9 @@ SUMS = {
     "no padding, two places": depthwise(2, 4, 3, (3, 2)),
     "large windows": depthwise(3, 20, 37, (9, 9), pads=((4, 4), (4, 4))),
     "large windows by twos": depthwise(2, 23, 30, (8, 11), pads=((3, 4), (5, 5)), strides=(2, 2)),
+    "every third place": depthwise(3, 40, 100, (3, 5), pads=((1, 1), (2, 2)), strides=(3, 3)),
+    "every eighth place": depthwise(2, 33, 150, (3, 8), strides=(4, 8)),
+    "every fifth place of short rows": depthwise(2, 26, 26, (7, 7), pads=ONE, strides=(5, 5)),
     "windows of long rows": depthwise(2, 5, 150, (2, 60), pads=((1, 0), (20, 30))),
     "windows as large as images": depthwise(2, 14, 14, (13, 13), pads=((6, 6), (6, 6))),
 }
@@ -223,7 +226,8 @@ WORDS = {
     "a depthwise convolution": ("conv2d(x, w, padding = 1, groups = 32)", [1, 3, 3], '"planes"'),
     "large windows": ("conv2d(x, w, padding = 4, groups = 32)", [1, 9, 9], '"planes"'),
     "a convolution": ("conv2d(x, w, padding = 1)", [32, 3, 3], '"windows"'),
-    "windows too far apart": ("conv2d(x, w, stride = 3, groups = 32)", [1, 3, 3], '"across rows"'),
+    "every third place": ("conv2d(x, w, stride = 3, groups = 32)", [1, 3, 3], '"planes"'),
+    "windows too far apart": ("conv2d(x, w, stride = 9, groups = 32)", [1, 3, 3], '"across rows"'),
 }
 
 
