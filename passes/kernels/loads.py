@@ -26,12 +26,18 @@ Part = tuple[Node, int]
 """An operand of a concatenation, and where it begins."""
 
 
-def plain_loads(body: Body, shape: tuple[int, ...]) -> tuple[tuple[Counter, ...], list[Load]]:
+COUNTED = -1
+"""In the place of an input's number: the numbers of an `iota`, as of a table of them."""
+
+
+def plain_loads(
+    body: Body, shape: tuple[int, ...], counted: bool = False
+) -> tuple[tuple[Counter, ...], list[Load]]:
     """What is loaded for the results' element at an index of plain counters, and these; `shape` may
-    have other axes than the results.
+    have other axes than the results. With `counted`, so is what is numbered along an axis.
     """
     counters = tuple(Counter(None, 0, size - 1) for size in shape)
-    reader, index = _Reader(), tuple(of(counter) for counter in counters)
+    reader, index = _Reader(counted), tuple(of(counter) for counter in counters)
     for node in body.written:
         reader.at(node, reshaped_index(index, shape, node.shape))
     return counters, reader.loads
@@ -40,7 +46,8 @@ def plain_loads(body: Body, shape: tuple[int, ...]) -> tuple[tuple[Counter, ...]
 class _Reader:
     """Follows the indices of a body's values down to its inputs."""
 
-    def __init__(self) -> None:
+    def __init__(self, counted: bool) -> None:
+        self._counted = counted
         self.loads: list[Load] = []
         self._seen: set[tuple[Node, Indices]] = set()
 
@@ -51,6 +58,9 @@ class _Reader:
         self._seen.add((node, index))
         if node.name == INPUT:
             self.loads.append((node.number, linear(index, node.shape)))
+        elif node.name == "iota":
+            if self._counted:
+                self.loads.append((COUNTED, index[node.values["axis"]]))
         elif node.name == "pad":
             self._pad(node, index)
         elif node.name == "concat":
@@ -61,7 +71,7 @@ class _Reader:
             self._anywhere(node, index)
         elif node.name in MOVES:
             self.at(node.operands[0], MOVES[node.name](node, index))
-        elif node.name not in (SPLAT, "full", "iota"):
+        elif node.name not in (SPLAT, "full"):
             for operand in node.operands:
                 self.at(operand, broadcast_index(index, operand.shape))
 

@@ -24,7 +24,7 @@ def run_shape(body: Body) -> Shape:
     if not written.count:
         return written.shape
     shape = _refined(_shapes_in_order(written), written.shape)
-    counters, loads = plain_loads(body, shape)
+    counters, loads = plain_loads(body, shape, counted=True)
     axes = [axis for axis in zip(shape, counters, strict=True) if axis[0] > 1]
     merged: list[tuple[int, Counter]] = []
     for size, counter in axes:

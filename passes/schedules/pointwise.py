@@ -115,7 +115,7 @@ def _row(axes: Shape, most: int, lies_in_rows: bool) -> tuple[int, int]:
 
 def _lies_in_rows(body: Body, axes: Shape) -> bool:
     """Whether all that is read along the innermost axis are neighbours, or one element."""
-    counters, loads = plain_loads(body, axes)
+    counters, loads = plain_loads(body, axes, counted=True)
     return all(
         dict(index.terms).get(counters[-1], 0) in (0, 1) and is_plain(index, counters[-1])
         for _, index in loads

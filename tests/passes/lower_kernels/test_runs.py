@@ -44,6 +44,14 @@ def two(b: Any, x: Any, y: Any) -> Any:
     return sum, b.neg(turned)
 
 
+def below(b: Any, x: Any) -> Any:
+    """What is not above a diagonal, as `tril` finds it."""
+    row, column = (
+        b.broadcast_to(b.iota([9, 21], axis=axis, T="i32"), [4, 9, 21]) for axis in (0, 1)
+    )
+    return b.where(b.le(column, row), x, b.full([4, 9, 21], 0, T="i32"))
+
+
 CASES: dict[str, tuple[Types, Build, tuple[int, ...]]] = {
     "rows of 10": ([("f32", (4, 3, 14, 14))], columns(3, 5, 4, 14, 14), (3, 5, 5, 4, 10, 10)),
     "rows of 28": ([("f32", (3, 1, 30, 30))], columns(1, 3, 3, 30, 30), (3, 3, 3, 28, 28)),
@@ -57,6 +65,7 @@ CASES: dict[str, tuple[Types, Build, tuple[int, ...]]] = {
         lambda b, x: b.reshape(b.transpose(x, [0, 2, 1, 3]), [6, 72]),
         (2, 3, 9, 8),
     ),
+    "numbered axes": ([("i32", (4, 9, 21))], below, (4, 9, 21)),
     "nothing": ([("f32", (2, 0, 3))], lambda b, x: b.transpose(x, [2, 1, 0]), (3, 0, 2)),
 }
 
