@@ -252,6 +252,30 @@ class Index:
         shift = rest.low // divisor
         return _make(whole, shift), rest - shift * divisor
 
+    @cached_property
+    def divided_once(self) -> "Index":
+        """The same with one division for each that is made of several, as of a place in an image by
+        its columns and then by its rows: lanes of one image may then see the same number.
+        """
+        total = constant(self.constant)
+        for atom, coefficient in self.terms:
+            part = of(atom)
+            if isinstance(atom, Quotient | Remainder):
+                inner, divisor = atom.inner.divided_once, atom.divisor
+                part = inner // divisor if isinstance(atom, Quotient) else inner % divisor
+                if isinstance(atom, Quotient) and (whole := inner.as_quotient) is not None:
+                    part = whole.inner // (whole.divisor * divisor)
+            total = total + part * coefficient
+        return total
+
+    @property
+    def as_quotient(self) -> Quotient | None:
+        """The quotient that the index is, if it is nothing else."""
+        if self.constant or len(self.terms) != 1:
+            return None
+        ((atom, coefficient),) = self.terms
+        return atom if coefficient == 1 and isinstance(atom, Quotient) else None
+
     def below(self, bound: int) -> "bool | tuple[Index, int]":
         """Whether the index is below a bound: known, or as a simpler index and its bound."""
         if self.high < bound:

@@ -77,6 +77,8 @@ class Evaluator:
     def load(self, buffer: SSAValue, index: Index) -> SSAValue:
         """Elements of a buffer at a linear index."""
         code = self.code
+        if index.lane_stride is None:
+            index = index.divided_once
         stride = index.lane_stride
         key = ("load", buffer, index, self.lanes)
         value = code.recall(key)
