@@ -7,7 +7,7 @@ element; through several moves, the input of the kernel and the element's place 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mgn.passes.kernels.body import INPUT, Indices, Node
+from mgn.passes.kernels.body import INPUT, SPLAT, Indices, Node
 from mgn.passes.kernels.index import ZERO, Index, delinearised, linear
 
 
@@ -74,6 +74,37 @@ def place_of(node: Node, index: Indices) -> tuple[Node, Index]:
             index = MOVES[node.name](node, index)
         (node,) = node.operands
     return node, linear(index, node.shape)
+
+
+def first_of_run(gather: Node) -> tuple[Node, int] | None:
+    """The first of a gather's ids, and the largest number that it may be, where the ids count up
+    from it inside the table, as those of a slice do that begins anywhere; None for other ids.
+    """
+    table, ids = gather.operands
+    if ids.name != "add" or len(ids.shape) != 1 or ids.element.name not in ("i32", "i64"):
+        return None
+    for line, start in (ids.operands, ids.operands[::-1]):
+        if line.name == "iota" and line.shape == ids.shape and start.count == 1:
+            low, high = _bound(start, "max"), _bound(start, "min")
+            room = table.shape[gather.values["axis"]] - ids.count
+            if low == 0 and high is not None and 0 <= high <= room:
+                return start, high
+    return None
+
+
+def _bound(node: Node, name: str) -> int | None:
+    """The number that a node, or what it is the least or the largest of, is compared with."""
+    for _ in range(2):
+        if node.name not in ("max", "min"):
+            return None
+        splats = [item for item in node.operands if item.name == SPLAT]
+        others = [item for item in node.operands if item.name != SPLAT]
+        if len(splats) != 1:
+            return None
+        if node.name == name:
+            return int(splats[0].values["value"])
+        (node,) = others
+    return None
 
 
 @dataclass(frozen=True)

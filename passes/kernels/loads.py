@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.body import INPUT, SPLAT, Body, Indices, Node
 from mgn.passes.kernels.index import (
+    ZERO,
     Clamped,
     Counter,
     Index,
@@ -17,7 +18,7 @@ from mgn.passes.kernels.index import (
     linear,
     of,
 )
-from mgn.passes.kernels.index_maps import MOVES, broadcast_index, reshaped_index
+from mgn.passes.kernels.index_maps import MOVES, broadcast_index, first_of_run, reshaped_index
 
 Load = tuple[int, Index]
 """The number of an input, and a place in it."""
@@ -118,8 +119,14 @@ class _Reader:
     def _gather(self, node: Node, index: Indices) -> None:
         table, ids = node.operands
         axis, rank = node.values["axis"], len(ids.shape)
-        self.at(ids, index[axis : axis + rank])
-        picked = of(Counter(None, 0, table.shape[axis] - 1))
+        run = first_of_run(node)
+        if run is not None:
+            start, most = run
+            self.at(start, (ZERO,) * len(start.shape))
+            picked = of(Counter(None, 0, most)) + index[axis]
+        else:
+            self.at(ids, index[axis : axis + rank])
+            picked = of(Counter(None, 0, table.shape[axis] - 1))
         self.at(table, (*index[:axis], picked, *index[axis + rank :]))
 
     def _anywhere(self, node: Node, index: Indices) -> None:

@@ -14,8 +14,8 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.fusion.forms import MOVED
 from mgn.passes.kernels.body import Indices, Node
-from mgn.passes.kernels.index import Counter, Index, delinearised, lanes, linear, of
-from mgn.passes.kernels.index_maps import MOVES
+from mgn.passes.kernels.index import ZERO, Counter, Index, delinearised, lanes, linear, of
+from mgn.passes.kernels.index_maps import MOVES, first_of_run
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_count, memory_type, scalar_type
 from mgn.passes.lower_kernels.core.scalar import is_unsigned
@@ -33,6 +33,9 @@ class Elements(Protocol):
         """The value of a node at an index."""
         ...
 
+
+MOST_WHOLE = 8
+"""Parts of a concatenation up to which vectors are told apart that lie in one of them."""
 
 Row = Callable[[Elements, Node, Indices], SSAValue]
 
@@ -215,8 +218,52 @@ def _choose_part(
     elements: Elements, parts: list[tuple[Node, int]], axis: int, index: Indices
 ) -> SSAValue:
     """The value of the part that has the element. A binary search finds the part: many parts take
-    few tests, and branches are not nested deeply.
+    few tests, and branches are not nested deeply. A vector of neighbours that one of few parts has
+    is read from it as a vector.
     """
+    if len(parts) > MOST_WHOLE or index[axis].lane_stride in (0, None):
+        return _choose_parts_apart(elements, parts, axis, index)
+    return _choose_whole_part(elements, parts, axis, index)
+
+
+def _choose_whole_part(
+    elements: Elements, parts: list[tuple[Node, int]], axis: int, index: Indices
+) -> SSAValue:
+    """The same for a vector whose ends say which part has all of it."""
+    code, count = elements.code, _lanes_apart(elements, index)
+    if len(parts) == 1:
+        operand, start = parts[0]
+        moved = (*index[:axis], index[axis] - start, *index[axis + 1 :])
+        return elements.at(operand, moved)
+    middle = len(parts) // 2
+    bound = parts[middle][1]
+    ends = [index[axis].at_lane(lane) for lane in (0, count - 1)]
+    first, last = sorted(ends, key=lambda end: end.low)
+    before, behind = code.is_below(last, bound, 1), _negated_or_known(code, first, bound)
+
+    def of(chosen: list[tuple[Node, int]]) -> list[SSAValue]:
+        return [code.spread(_choose_whole_part(elements, chosen, axis, index), count)]
+
+    def of_both() -> list[SSAValue]:
+        return [code.spread(_choose_parts_apart(elements, parts, axis, index), count)]
+
+    return code.branch(
+        before,
+        lambda: of(parts[:middle]),
+        lambda: code.branch(behind, lambda: of(parts[middle:]), of_both),
+    )[0]
+
+
+def _negated_or_known(code: Code, index: Index, bound: int) -> SSAValue | bool:
+    """Whether an index is not below a bound."""
+    below = code.is_below(index, bound, 1)
+    return not below if isinstance(below, bool) else _negated(code, below)
+
+
+def _choose_parts_apart(
+    elements: Elements, parts: list[tuple[Node, int]], axis: int, index: Indices
+) -> SSAValue:
+    """The same where each lane may see another part."""
     code, count = elements.code, _lanes_apart(elements, index)
     if len(parts) == 1:
         operand, start = parts[0]
@@ -227,13 +274,13 @@ def _choose_part(
     lower, upper = parts[:middle], parts[middle:]
     test = code.is_below(index[axis], upper[0][1], count)
     if isinstance(test, bool):
-        return _choose_part(elements, lower if test else upper, axis, index)
+        return _choose_parts_apart(elements, lower if test else upper, axis, index)
 
     def before() -> SSAValue:
-        return code.spread(_choose_part(elements, lower, axis, index), count)
+        return code.spread(_choose_parts_apart(elements, lower, axis, index), count)
 
     def behind() -> SSAValue:
-        return code.spread(_choose_part(elements, upper, axis, index), count)
+        return code.spread(_choose_parts_apart(elements, upper, axis, index), count)
 
     if lane_count(test) == 1:
         return code.branch(test, lambda: [before()], lambda: [behind()])[0]
@@ -243,6 +290,12 @@ def _choose_part(
 def _gather(elements: Elements, node: Node, index: Indices) -> SSAValue:
     table, ids = node.operands
     axis, rank = node.values["axis"], len(ids.shape)
+    run = first_of_run(node)
+    if run is not None:
+        start, most = run
+        first = elements.at(start, (ZERO,) * len(start.shape))
+        picked = of(Counter(elements.code.convert("index_cast", first, INDEX), 0, most))
+        return elements.at(table, (*index[:axis], picked + index[axis], *index[axis + 1 :]))
     number = elements.at(ids, index[axis : axis + rank])
     limit = table.shape[axis] - 1
     picked = of(Counter(clamped_id(elements, ids, number, limit), 0, limit, lane_count(number)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects import vector
 
 from mgn.dialects import kernel
 from mgn.dialects.types import ELEMENT_TYPES
@@ -24,6 +25,19 @@ def of_channels(b: Any, x: Any, shift: Any) -> Any:
     return b.add(x, b.reshape(shift, [1, 5, 1, 1]))
 
 
+def slice_from(*sizes: int) -> Build:
+    """A part of a matrix that begins anywhere."""
+
+    def build(b: Any, x: Any, start: Any) -> Any:
+        for axis, (size, whole) in enumerate(zip(sizes, (40, 50), strict=True)):
+            first = b.reshape(b.slice(start, starts=[axis], stops=[axis + 1]), ())
+            first = b.clamp(first, min=0.0, max=float(whole - size))
+            x = b.gather(x, b.add(b.iota([size], axis=0, T="i32"), first), axis=axis)
+        return x
+
+    return build
+
+
 CASES: dict[str, tuple[Types, Build]] = {
     # name: inputs, body
     "a number of each image": ([("f32", (1, 5, 12, 20)), ("f32", (5,))], of_channels),
@@ -31,6 +45,22 @@ CASES: dict[str, tuple[Types, Build]] = {
     "of rows and columns that lie as one": (
         [("f32", (2, 3, 4, 12)), ("f32", (2, 1, 1, 1))],
         lambda b, x, y: b.mul(x, y),
+    ),
+    "a slice that begins anywhere": ([("f32", (40, 50)), ("i32", (2,))], slice_from(31, 37)),
+    "a slice of whole rows": ([("i32", (40, 50)), ("i32", (2,))], slice_from(7, 50)),
+}
+
+JOINED: dict[str, tuple[Types, Build]] = {
+    "two": ([("f32", (9, 37)), ("f32", (9, 70))], lambda b, *x: b.concat(x, axis=1)),
+    "many": ([("i32", (9, 20 + n)) for n in range(7)], lambda b, *x: b.concat(x, axis=1)),
+    "turned": (
+        [("f32", (5, 50)), ("f32", (5, 35))],
+        lambda b, *x: b.flip(b.concat(x, axis=1), axis=[1]),
+    ),
+    "in the middle": ([("f32", (4, 5, 9)), ("f32", (4, 7, 9))], lambda b, *x: b.concat(x, axis=1)),
+    "more than are told apart": (
+        [("f32", (3, n % 3 + 1)) for n in range(20)],
+        lambda b, *x: b.concat(x, axis=1),
     ),
 }
 
@@ -43,10 +73,18 @@ def test_no_lane_looks_for_its_own_element(name: str) -> None:
     assert not apart
 
 
+@pytest.mark.parametrize("name", ["two", "many"])
+def test_each_part_of_a_concatenation_is_read_by_vectors(name: str) -> None:
+    types, build = JOINED[name]
+    function = lowered(fused_kernel("pointwise", types, build), FORMS["cpu"])
+    for argument in list(function.body.block.args)[: len(types)]:
+        assert any(isinstance(use.operation, vector.LoadOp) for use in argument.uses)
+
+
 def test_every_element_is_where_the_interpreter_has_it(cl_queue: Any) -> None:  # noqa: F811
     random = np.random.default_rng(0)
     runs: list[Run] = []
-    for name, (types, build) in CASES.items():
+    for name, (types, build) in (CASES | JOINED).items():
         arrays = [
             random.integers(-9, 10, shape).astype(ELEMENT_TYPES[n].dtype) for n, shape in types
         ]
