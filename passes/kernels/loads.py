@@ -44,12 +44,43 @@ def plain_loads(
     return counters, reader.loads
 
 
+def row_breaks(body: Body, shape: tuple[int, ...]) -> list[int]:
+    """The places along the innermost axis of a walk at which padding begins or ends, or another
+    part of a concatenation begins.
+    """
+    counters = tuple(Counter(None, 0, size - 1) for size in shape)
+    reader, index = _Reader(False), tuple(of(counter) for counter in counters)
+    for node in body.written:
+        reader.at(node, reshaped_index(index, shape, node.shape))
+    found: set[int] = set()
+    for place, bound in (_unclamped(*test) for test in reader.tests):
+        if place.terms == ((counters[-1], 1),):
+            found.add(bound - place.constant)
+        elif place.terms == ((counters[-1], -1),):
+            found.add(place.constant - bound + 1)
+    return sorted(number for number in found if 0 < number < shape[-1])
+
+
+def _unclamped(index: Index, bound: int) -> tuple[Index, int]:
+    """The same test of what is clamped around the bound."""
+    ((atom, coefficient), *others) = index.terms
+    bound -= index.constant
+    if others or coefficient != 1 or not isinstance(atom, Clamped):
+        return index, bound + index.constant
+    if not atom.low < bound <= atom.high:
+        return index, bound + index.constant
+    return _unclamped(atom.inner, bound)
+
+
 class _Reader:
-    """Follows the indices of a body's values down to its inputs."""
+    """Follows the indices of a body's values down to its inputs, and notes which of them are asked
+    whether they are below a bound.
+    """
 
     def __init__(self, counted: bool) -> None:
         self._counted = counted
         self.loads: list[Load] = []
+        self.tests: list[tuple[Index, int]] = []
         self._seen: set[tuple[Node, Indices]] = set()
 
     def at(self, node: Node, index: Indices) -> None:
@@ -87,10 +118,18 @@ class _Reader:
         inside = [part.below(size) for part, size in zip(moved, source.shape, strict=True)]
         if True in before or False in inside:
             return
+        sides = zip(index, moved, lows, source.shape, strict=True)
+        for (part, inner, low, size), *known in zip(sides, before, inside, strict=True):
+            self._note(part, low, known[0])
+            self._note(inner, size, known[1])
         if any(test is not False for test in before) or any(test is not True for test in inside):
             sizes = source.shape
             moved = [part.clamp(0, size - 1) for part, size in zip(moved, sizes, strict=True)]
         self.at(source, tuple(moved))
+
+    def _note(self, index: Index, bound: int, known: object) -> None:
+        if not isinstance(known, bool):
+            self.tests.append((index, bound))
 
     def _concat(self, node: Node, index: Indices) -> None:
         axis, start = node.values["axis"], 0
@@ -111,6 +150,7 @@ class _Reader:
             return
         lower, upper = parts[: len(parts) // 2], parts[len(parts) // 2 :]
         test = index[axis].below(upper[0][1])
+        self._note(index[axis], upper[0][1], test)
         if test is not False:
             self._parts(lower, axis, index)
         if test is not True:

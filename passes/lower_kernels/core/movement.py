@@ -237,9 +237,6 @@ def _choose_whole_part(
         return elements.at(operand, moved)
     middle = len(parts) // 2
     bound = parts[middle][1]
-    ends = [index[axis].at_lane(lane) for lane in (0, count - 1)]
-    first, last = sorted(ends, key=lambda end: end.low)
-    before, behind = code.is_below(last, bound, 1), _negated_or_known(code, first, bound)
 
     def of(chosen: list[tuple[Node, int]]) -> list[SSAValue]:
         return [code.spread(_choose_whole_part(elements, chosen, axis, index), count)]
@@ -247,6 +244,15 @@ def _choose_whole_part(
     def of_both() -> list[SSAValue]:
         return [code.spread(_choose_parts_apart(elements, parts, axis, index), count)]
 
+    known = index[axis].below(bound)
+    if isinstance(known, bool):
+        return of(parts[:middle] if known else parts[middle:])[0]
+    if not known[0].varies:
+        test = code.is_below(index[axis], bound, count)
+        return code.branch(test, lambda: of(parts[:middle]), lambda: of(parts[middle:]))[0]
+    ends = [index[axis].at_lane(lane) for lane in (0, count - 1)]
+    first, last = sorted(ends, key=lambda end: end.low)
+    before, behind = code.is_below(last, bound, 1), _negated_or_known(code, first, bound)
     return code.branch(
         before,
         lambda: of(parts[:middle]),

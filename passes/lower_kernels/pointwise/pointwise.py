@@ -8,14 +8,15 @@ work-item takes a few vectors of 16 bytes, a work-group apart, or a work-group t
 """
 
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 
 from mgn.dialects import kernel
-from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.arithmetic import ceil_div, power_below
 from mgn.passes.kernels.body import Body, Node
 from mgn.passes.kernels.index import Index, delinearised, lanes
 from mgn.passes.kernels.index_maps import reshaped_index
-from mgn.passes.kernels.loads import is_flat, keeps_order
+from mgn.passes.kernels.loads import is_flat, keeps_order, row_breaks
 from mgn.passes.kernels.runs import run_shape
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
 from mgn.passes.lower_kernels.core.template import Job, Launch
@@ -23,7 +24,7 @@ from mgn.passes.lower_kernels.pointwise.interleaved_rows import lower_interleave
 from mgn.passes.lower_kernels.pointwise.ragged_tiles import RaggedTiles
 from mgn.passes.lower_kernels.pointwise.squares import lower_squares
 from mgn.passes.lower_kernels.pointwise.tiles import Tiles
-from mgn.passes.schedules.pointwise import PointwiseVariant
+from mgn.passes.schedules.pointwise import MOST_BREAKS, PointwiseVariant
 
 
 def lower_pointwise(job: Job) -> Launch:
@@ -117,26 +118,31 @@ def _flat_gpu(job: Job, shape: tuple[int, ...], in_place: tuple[tuple[int, int],
 
 
 def _rows(job: Job) -> Launch:
-    """Along the innermost axes; the last vector of a row ends with the row, and so overlaps."""
+    """Along the innermost axes. A row is walked in parts, between the places at which padding or
+    another part of a concatenation begins; the last vector of a part ends with it, and so overlaps.
+    """
     code, axes = job.code, run_shape(job.body)
-    width, block, inner = job.entry("width"), job.entry("block"), job.entry("row")
+    block, inner = job.entry("block"), job.entry("row")
     first = next(n for n in range(len(axes)) if prod(axes[n:]) == inner)
     rows = prod(axes[:first])
-    vectors = ceil_div(inner, width)
     items = ceil_div(rows, block)
     item = code.counter(kernel.GlobalIdOp, 0, items)
-    evaluator = job.evaluator(width)
+    breaks = row_breaks(job.body, axes) if inner == axes[-1] else []
+    edges: list[int] = [0, *(breaks if len(breaks) <= MOST_BREAKS else []), inner]
 
-    def one_row(row: Index) -> None:
+    def one_row(row: Index, start: int, size: int) -> None:
         outer = delinearised(row, axes[:first])
+        width = min(job.entry("width"), power_below(size))
+        evaluator = job.evaluator(width)
 
         def one_vector(vector: Index) -> None:
-            start = (vector * width).clamp(0, inner - width)
-            place = code.known(start, inner - width + 1) + lanes(width)
+            place = (vector * width).clamp(0, size - width)
+            place = code.known(place, size - width + 1) + start + lanes(width)
             index = (*outer, *delinearised(place, axes[first:]))
             job.write_at(evaluator, lambda node: reshaped_index(index, axes, node.shape))
 
-        code.each(0, vectors, one_vector)
+        code.each(0, ceil_div(size, width), one_vector)
 
-    code.each_own(item, block, rows, one_row)
+    walks = [(start, end - start) for start, end in pairwise(edges)]
+    code.each_own(item, block, rows, lambda row: [one_row(row, *walk) for walk in walks])
     return Launch((items,))

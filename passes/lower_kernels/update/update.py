@@ -59,23 +59,24 @@ class _Part:
         return (items,), (local,)
 
     def in_rows(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Rows, a vector after the other, and what is left of each by itself."""
+        """Rows, a vector after the other; what is left of each is written by shorter ones."""
         job, code = self.job, self.code
         width, block = job.entry("width"), job.entry("block")
         *outer, inner = self.part.shape
         rows = self.part.count // inner
         items = ceil_div(rows, block)
-        wide, narrow = job.evaluator(width), job.evaluator()
 
         def one_row(row: Index) -> None:
-            place = delinearised(row, tuple(outer))
-            code.each(
-                0,
-                inner // width,
-                lambda number: self._write(wide, (*place, number * width + lanes(width))),
-            )
-            start = inner // width * width
-            code.each(start, inner, lambda element: self._write(narrow, (*place, element)))
+            place, start, lanes_of = delinearised(row, tuple(outer)), 0, width
+
+            def write(number: Index) -> None:
+                column = number * lanes_of + lanes(lanes_of) + start
+                self._write(job.evaluator(lanes_of), (*place, column))
+
+            while start < inner:
+                count = (inner - start) // lanes_of
+                code.each(0, count, write)
+                start, lanes_of = start + count * lanes_of, lanes_of // 2
 
         code.each_own(code.counter(kernel.GlobalIdOp, 0, items), block, rows, one_row)
         return (items,), (1,)

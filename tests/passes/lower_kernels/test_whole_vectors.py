@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.dialects import vector
+from xdsl.dialects import scf, vector
 
 from mgn.dialects import kernel
 from mgn.dialects.types import ELEMENT_TYPES
@@ -73,6 +73,36 @@ def test_no_lane_looks_for_its_own_element(name: str) -> None:
     assert not apart
 
 
+IN_PADDING: dict[str, tuple[Types, Build]] = {
+    "images": (
+        [("f32", (2, 3, 7, 17))],
+        lambda b, x: b.pad(x, [[0, 0], [0, 0], [1, 1], [1, 2]], 2.0),
+    ),
+    "much of it": ([("i32", (20, 5))], lambda b, x: b.pad(x, [[0, 3], [30, 40]], 7)),
+    "turned": ([("f32", (9, 37))], lambda b, x: b.flip(b.pad(x, [[0, 0], [3, 0]], 1.0), axis=[1])),
+    "joined, and with another row": (
+        [("f32", (9, 21)), ("f32", (9, 10)), ("f32", (34,))],
+        lambda b, x, y, z: b.add(b.concat([b.pad(x, [[0, 0], [2, 1]], 0.0), y], axis=1), z),
+    ),
+    "of one row": ([("f32", (300,))], lambda b, x: b.pad(x, [[7, 2]], 0.0)),
+}
+
+
+@pytest.mark.parametrize("name", ["two", "many"])
+def test_the_parts_of_a_row_are_walked_apart(name: str) -> None:
+    types, build = JOINED[name]
+    function = lowered(fused_kernel("pointwise", types, build), FORMS["cpu"])
+    assert not [op for op in function.walk() if isinstance(op, scf.IfOp | kernel.GatherOp)]
+
+
+@pytest.mark.parametrize("name", ["images", "joined, and with another row"])
+def test_rows_in_padding_are_walked_apart(name: str) -> None:
+    types, build = IN_PADDING[name]
+    function = lowered(fused_kernel("pointwise", types, build), FORMS["cpu"])
+    loads = [op for op in function.walk() if isinstance(op, vector.LoadOp)]
+    assert loads and not [op for op in function.walk() if isinstance(op, kernel.GatherOp)]
+
+
 @pytest.mark.parametrize("name", ["two", "many"])
 def test_each_part_of_a_concatenation_is_read_by_vectors(name: str) -> None:
     types, build = JOINED[name]
@@ -84,7 +114,7 @@ def test_each_part_of_a_concatenation_is_read_by_vectors(name: str) -> None:
 def test_every_element_is_where_the_interpreter_has_it(cl_queue: Any) -> None:  # noqa: F811
     random = np.random.default_rng(0)
     runs: list[Run] = []
-    for name, (types, build) in (CASES | JOINED).items():
+    for name, (types, build) in (CASES | JOINED | IN_PADDING).items():
         arrays = [
             random.integers(-9, 10, shape).astype(ELEMENT_TYPES[n].dtype) for n, shape in types
         ]
