@@ -67,7 +67,7 @@ class Attention(AttentionSizes):
     def same_bias(self) -> bool:
         """Whether all rows of a key head have the same bias."""
         assert self.bias is not None
-        shape = (1,) * 2 + self.bias.shape
+        shape = (1, 1, 1, *self.bias.shape)
         return shape[-2] == 1 and (shape[-3] == 1 or self.group == 1)
 
     def masked(
