@@ -206,3 +206,28 @@ def is_flat(body: Body, shape: tuple[int, ...]) -> bool:
 def keeps_order(node: Node) -> bool:
     """Whether a value has its operands' elements in their order."""
     return node.kind is Kind.ELEMENTWISE or node.name in (INPUT, "reshape", "full", "splat")
+
+
+def in_place_pairs(body: Body) -> tuple[tuple[int, int], ...]:
+    """Inputs read only at the element being written: (input, result) positions of arguments."""
+    pairs: list[tuple[int, int]] = []
+    moved = _read_elsewhere(body)
+    for source in body.inputs:
+        if source in moved or source not in body.nodes:
+            continue
+        for number, written in enumerate(body.written):
+            if source.count == written.count and source.element.bytes == written.element.bytes:
+                pairs.append((source.number, len(body.inputs) + number))
+    return tuple(pairs)
+
+
+def _read_elsewhere(body: Body) -> set[Node]:
+    """Nodes evaluated at another element than the one written."""
+    count = body.written[0].count
+    moved: set[Node] = set()
+    for node in reversed(body.nodes):
+        keeps = node not in moved and node.count == count and keeps_order(node)
+        for operand in node.operands:
+            if not keeps or operand.count != count:
+                moved.add(operand)
+    return moved

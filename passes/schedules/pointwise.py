@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above, power_below
 from mgn.passes.kernels.body import Body
-from mgn.passes.kernels.loads import is_flat, is_plain, plain_loads, row_breaks
+from mgn.passes.kernels.loads import in_place_pairs, is_flat, is_plain, plain_loads, row_breaks
 from mgn.passes.kernels.runs import run_shape
 from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
 from mgn.passes.schedules.transposes import (
@@ -89,13 +89,14 @@ def _on_cpu(request: Request, shape: Shape, most: int) -> tuple[PointwiseVariant
     axes = run_shape(body)
     fitting = dividing_lanes(axes[-1], most)
     breaks = row_breaks(body, axes)
-    if any(place % fitting for place in breaks) or (breaks and 2 * fitting < most):
-        rows, inner = body.written[0].count // axes[-1], axes[-1]
-        enough = rows >= ROWS_A_UNIT * request.number("units", 1) or rows * inner <= chunk
-        if len(breaks) <= MOST_BREAKS and enough:
-            longest = max(b - a for a, b in pairwise([0, *breaks, inner]))
-            numbers = {"width": min(most, power_below(longest)), "row": inner}
-            return PointwiseVariant.ROWS, {**numbers, "block": max(1, min(rows, chunk // inner))}
+    rows, inner = body.written[0].count // axes[-1], axes[-1]
+    apart = any(place % fitting for place in breaks) or bool(breaks and 2 * fitting < most)
+    long = inner >= LONG_ROW * most and (inner % most == 0 or not in_place_pairs(body))
+    enough = rows >= ROWS_A_UNIT * request.number("units", 1) or rows * inner <= chunk
+    if enough and len(breaks) <= MOST_BREAKS and (apart or long):
+        longest = max(b - a for a, b in pairwise([0, *breaks, inner]))
+        numbers = {"width": min(most, power_below(longest)), "row": inner}
+        return PointwiseVariant.ROWS, {**numbers, "block": max(1, min(rows, chunk // inner))}
     if 2 * fitting >= most or body.written[0].count < most:
         return PointwiseVariant.FLAT, _chunks(request, fitting)
     row, width = _row(axes, most, _lies_in_rows(body, axes))
@@ -107,6 +108,11 @@ def _on_cpu(request: Request, shape: Shape, most: int) -> tuple[PointwiseVariant
 MOST_BREAKS, ROWS_A_UNIT = 8, 4
 """Places in a row at which what is read changes, each part of which is walked by itself; and rows
 that each compute unit should have then.
+"""
+
+LONG_ROW = 4
+"""Vectors of a row from which on rows are walked, where what is read is not in their order: a place
+is then found once for each.
 """
 
 LEAST_RUN = 4

@@ -13,10 +13,9 @@ from math import prod
 
 from mgn.dialects import kernel
 from mgn.passes.kernels.arithmetic import ceil_div, power_below
-from mgn.passes.kernels.body import Body, Node
 from mgn.passes.kernels.index import Index, delinearised, lanes
 from mgn.passes.kernels.index_maps import reshaped_index
-from mgn.passes.kernels.loads import is_flat, keeps_order, row_breaks
+from mgn.passes.kernels.loads import in_place_pairs, is_flat, row_breaks
 from mgn.passes.kernels.runs import run_shape
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
 from mgn.passes.lower_kernels.core.template import Job, Launch
@@ -34,7 +33,7 @@ def lower_pointwise(job: Job) -> Launch:
         case PointwiseVariant.FLAT:
             return (_flat_gpu if job.is_gpu else _flat)(job, shape, in_place)
         case PointwiseVariant.ROWS:
-            return _rows(job)
+            return _rows(job, in_place)
         case PointwiseVariant.SQUARES:
             launch, width = lower_squares(job, shape), job.entry("width")
             overlaps = shape[-1] % width or shape[job.entry("axis")] % width
@@ -45,31 +44,6 @@ def lower_pointwise(job: Job) -> Launch:
             return replace(Tiles(job, shape).lower(), in_place=in_place)
         case PointwiseVariant.RAGGED:
             return replace(RaggedTiles(job, shape).lower(), in_place=in_place)
-
-
-def in_place_pairs(body: Body) -> tuple[tuple[int, int], ...]:
-    """Inputs read only at the element being written: (input, result) positions of arguments."""
-    pairs: list[tuple[int, int]] = []
-    moved = _read_elsewhere(body)
-    for source in body.inputs:
-        if source in moved or source not in body.nodes:
-            continue
-        for number, written in enumerate(body.written):
-            if source.count == written.count and source.element.bytes == written.element.bytes:
-                pairs.append((source.number, len(body.inputs) + number))
-    return tuple(pairs)
-
-
-def _read_elsewhere(body: Body) -> set[Node]:
-    """Nodes evaluated at another element than the one written."""
-    count = body.written[0].count
-    moved: set[Node] = set()
-    for node in reversed(body.nodes):
-        keeps = node not in moved and node.count == count and keeps_order(node)
-        for operand in node.operands:
-            if not keeps or operand.count != count:
-                moved.add(operand)
-    return moved
 
 
 def _flat(job: Job, shape: tuple[int, ...], in_place: tuple[tuple[int, int], ...]) -> Launch:
@@ -117,7 +91,7 @@ def _flat_gpu(job: Job, shape: tuple[int, ...], in_place: tuple[tuple[int, int],
     return Launch((groups * local,), (local,), in_place)
 
 
-def _rows(job: Job) -> Launch:
+def _rows(job: Job, in_place: tuple[tuple[int, int], ...]) -> Launch:
     """Along the innermost axes. A row is walked in parts, between the places at which padding or
     another part of a concatenation begins; the last vector of a part ends with it, and so overlaps.
     """
@@ -145,4 +119,5 @@ def _rows(job: Job) -> Launch:
 
     walks = [(start, end - start) for start, end in pairwise(edges)]
     code.each_own(item, block, rows, lambda row: [one_row(row, *walk) for walk in walks])
-    return Launch((items,))
+    overlaps = any(size % min(job.entry("width"), power_below(size)) for _, size in walks)
+    return Launch((items,), in_place=() if overlaps else in_place)
