@@ -103,7 +103,7 @@ class _Reader:
             self._anywhere(node, index)
         elif node.name in MOVES:
             self.at(node.operands[0], MOVES[node.name](node, index))
-        elif node.name not in (SPLAT, "full"):
+        elif node.name not in (SPLAT, "full") and node.kind is not Kind.REDUCTION:
             for operand in node.operands:
                 self.at(operand, broadcast_index(index, operand.shape))
 

@@ -14,6 +14,7 @@ from operator import mul
 from mgn.passes.kernels.body import Body, Node
 from mgn.passes.kernels.index import Counter, Index
 from mgn.passes.kernels.loads import is_plain, keeps_order, plain_loads
+from mgn.passes.kernels.rows import RowSpace
 
 Shape = tuple[int, ...]
 
@@ -32,6 +33,17 @@ def run_shape(body: Body) -> Shape:
             size *= merged.pop()[0]
         merged.append((size, counter))
     return tuple(size for size, _ in merged) or (1,)
+
+
+def line_of_rows(body: Body, space: RowSpace) -> int:
+    """How many elements of a row follow one another in all that its elements' results read: fewer
+    than a row has where a number belongs to a part of it, as that of a channel in a group of them.
+    """
+    full = [node for node in body.written if space.is_full(node)]
+    if not full or not space.length:
+        return space.length
+    line = run_shape(Body(body.inputs, full, body.nodes))[-1]
+    return line if space.length % line == 0 else space.length
 
 
 def _shapes_in_order(node: Node) -> list[Shape]:

@@ -5,14 +5,14 @@ vectors along it, and once more for its elements' results. Expensive intermediat
 between stages: at the place of the results, or in a private array.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
 from mgn.dialects.shifts import LARGEST
 from mgn.passes.kernels.body import Body, Indices, Node
-from mgn.passes.kernels.index import ZERO, Index, lanes, linear
+from mgn.passes.kernels.index import ZERO, Index, constant, lanes, linear
 from mgn.passes.kernels.rows import RowSpace, Stages
 from mgn.passes.lower_kernels.core.evaluate import Evaluator, Given
 from mgn.passes.lower_kernels.core.long_sums import long_loop
@@ -40,14 +40,14 @@ class Row:
     def __init__(self, job: Job, space: RowSpace, row: Index, width: int, stages: int) -> None:
         self.row, self.space = row, space
         self.wide = job.evaluator(width)
-        self.narrow = self.wide.with_lanes(1)
         self.ahead = RowsAhead(job, space, row, stages)
         self.arrays: list[_Array] = []
-        self.at(self.narrow, ZERO)
+        self.at(1, ZERO)
 
-    def at(self, evaluator: Evaluator, element: Index) -> None:
-        """Moves on to an element."""
-        self.evaluator, self.element = evaluator, element
+    def at(self, width: int, element: Index) -> None:
+        """Moves on to an element, or to a vector of elements."""
+        self.evaluator: Evaluator = self.wide.with_lanes(width)
+        self.element = element
 
     def index_of(self, node: Node) -> Indices:
         """The index of a node's value for the element."""
@@ -110,16 +110,16 @@ class RowWalk:
         vectors, every = length // width, len(stage.nodes)
         whole = replace(stage, nodes=[node for _ in self.rows for node in stage.nodes])
 
-        def step(wide: bool, element: Index, held: Sequence[SSAValue]) -> list[SSAValue]:
+        def step(width: int, element: Index, held: Sequence[SSAValue]) -> list[SSAValue]:
             result: list[SSAValue] = []
             for number, row in enumerate(self.rows):
-                row.at(row.wide if wide else row.narrow, element)
+                row.at(width, element)
                 own = held[number * every : (number + 1) * every]
                 result += stage.add(own, row.evaluator, row.index_of)
             for row in self.rows:
                 for node, array in zip(stored, row.arrays, strict=True):
                     place = row.place(array)
-                    first = place.at_lane(0) if wide and width > 1 else place
+                    first = place.at_lane(0) if width > 1 else place
                     value = row.evaluator.lanes_at(node, row.index_of(node))
                     code.store(value, array.buffer, code.index(first))
             return result
@@ -137,7 +137,7 @@ class RowWalk:
                 row.ahead.beside_last_stage(number, unroll * width)
             for part in range(unroll):
                 mine = held[part * count : (part + 1) * count]
-                result += step(True, vector(number * unroll + part), mine)
+                result += step(width, vector(number * unroll + part), mine)
             return result
 
         start = whole.start(width) * unroll
@@ -146,16 +146,25 @@ class RowWalk:
         for part in range(1, unroll):
             totals = whole.combine(totals, held[part * count : (part + 1) * count])
         totals = code.loop(
-            main * unroll, vectors, lambda number, held: step(True, vector(number), held), totals
+            main * unroll, vectors, lambda number, held: step(width, vector(number), held), totals
         )
-        totals = code.loop(
-            vectors * width,
-            length,
-            lambda number, held: step(False, number, held),
-            whole.across_lanes(totals),
-        )
+        totals = whole.across_lanes(totals)
+        for start, part in self._rest(length):
+            found = step(part, constant(start) + lanes(part), whole.start(part))
+            totals = whole.combine(totals, whole.across_lanes(found))
         for number, row in enumerate(self.rows):
             stage.give(row.wide, totals[number * every : (number + 1) * every])
+
+    def _rest(self, length: int) -> Iterator[tuple[int, int]]:
+        """Where vectors begin that are shorter and shorter, behind the last of the width, and how
+        long they are.
+        """
+        width, start = self.width, length // self.width * self.width
+        while start < length:
+            width //= 2
+            if start + width <= length:
+                yield start, width
+                start += width
 
     @property
     def has_elements(self) -> bool:
@@ -169,23 +178,28 @@ class RowWalk:
     def _results(self) -> None:
         code, width, length, space = self.code, self.width, self.space.length, self.space
 
-        def step(wide: bool, element: Index) -> None:
+        def step(width: int, element: Index) -> None:
             for row in self.rows:
-                row.at(row.wide if wide else row.narrow, element)
+                row.at(width, element)
                 self.write_element(row)
 
         if self.has_elements:
-            vectors = length // width
+            size = self.job.number("line", length)
 
-            def vector(number: Index) -> None:
-                for row in self.rows:
-                    row.ahead.beside_results(number, width)
-                step(True, number * width + lanes(width))
+            def line(start: Index) -> None:
+                def vector(number: Index) -> None:
+                    if size == length:
+                        for row in self.rows:
+                            row.ahead.beside_results(number, width)
+                    step(width, start + number * width + lanes(width))
 
-            code.each(0, vectors, vector)
-            code.each(vectors * width, length, lambda n: step(False, n))
+                code.each(0, size // width, vector)
+                for first, part in self._rest(size):
+                    step(part, start + first + lanes(part))
+
+            code.each(0, length // size, lambda number: line(number * size))
         for row in self.rows:
-            row.at(row.narrow, ZERO)
+            row.at(1, ZERO)
             self.job.write_at(row.evaluator, row.index_of, space.is_of_row)
 
 

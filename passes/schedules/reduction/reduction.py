@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
 from mgn.passes.kernels.rows import RowSpace, elements_in_line, row_space
+from mgn.passes.kernels.runs import line_of_rows
 from mgn.passes.kernels.sliding_windows import sliding_windows
 from mgn.passes.kernels.window_planes import planes_of_reduction
 from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
@@ -47,7 +48,7 @@ def reduction_schedules(request: Request) -> Schedules:
 
 def _along_rows(request: Request, space: RowSpace) -> dict[str, int]:
     """Vectors along rows: how many rows are walked side by side, and whether what a stage computes
-    is stored for the next.
+    is stored for the next, and into which lines results cut a row.
     """
     width = request.number("lanes", 16)
     in_line = elements_in_line(request.body, space)
@@ -58,12 +59,14 @@ def _along_rows(request: Request, space: RowSpace) -> dict[str, int]:
     together = 2 if space.rows > 1 and space.length <= SHORT else 1
     walks = ceil_div(space.rows, together)
     chunk = request.number("chunk", 4096) // max(together * space.length, 1)
-    return {
+    numbers = {
         "width": width,
         "side_by_side": together,
         "block": max(1, min(walks, chunk)),
         "stored": int(space.length <= request.number("stash", 8192)),
     }
+    line = line_of_rows(request.body, space) if in_line == space.length else space.length
+    return numbers if line == space.length or line < width else {**numbers, "line": line}
 
 
 def _across_rows(request: Request, space: RowSpace) -> dict[str, int]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.dialects import arith, memref
+from xdsl.dialects import arith, memref, vector
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion import ScheduleAttr
+from mgn.dialects.kernel import GatherOp
 from mgn.passes.lower_kernels import lower_kernel
 from mgn.passes.schedules.choose import schedule_for
 from tests.support.lower_fixture import (
@@ -183,3 +184,31 @@ def test_a_row_of_several_axes_around_a_kept_one_is_stored_in_vectors(
         x = np.random.default_rng(3).standard_normal(shape, np.float32)
         runs += forms_of(fused, [x], str(shape))
     check_all(cl_queue, runs, check)
+
+
+def of_groups(b: Any, x: Any, scale: Any) -> Any:
+    """Channels less the mean of their group, times a number each."""
+    groups = b.reshape(x, [2, 3, 4 * 35])
+    apart = b.sub(groups, b.mul(b.sum(groups, axis=[2], keepdims=True), 1 / 140))
+    return b.mul(b.reshape(apart, [2, 12, 35]), b.reshape(scale, [1, 12, 1]))
+
+
+def test_a_row_is_cut_into_the_lines_to_which_numbers_belong(cl_queue: Any) -> None:  # noqa: F811
+    types = [("f32", (2, 12, 35)), ("f32", (12,))]
+    kernel = fused_kernel("reduction", types, of_groups)
+    assert scheduled(kernel, CPU)["line"] == 35
+    assert not [op for op in lowered(kernel, CPU).walk() if isinstance(op, GatherOp)]
+    random = np.random.default_rng(8)
+    arrays = [random.standard_normal(shape).astype(np.float32) for _, shape in types]
+    check_all(cl_queue, forms_of(kernel, arrays, "groups"), check)
+
+
+def test_what_is_left_of_a_row_is_read_by_shorter_vectors(cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
+    for length in (16, 17, 31, 47, 133, 270):
+        kernel = fused_kernel("reduction", [("f32", (5, length))], softmax)
+        runs += forms_of(kernel, [rows_of((5, length))], str(length))
+    check_all(cl_queue, runs, check)
+    function = lowered(fused_kernel("reduction", [("f32", (5, 31))], softmax), CPU)
+    reads = [op for op in function.walk() if isinstance(op, vector.LoadOp)]
+    assert {8, 4, 2} <= {op.result.type.get_shape()[0] for op in reads}
