@@ -2,13 +2,14 @@
 
 // Two kernels of one structure share a function; each element is written where its input was read.
 // CHECK:       kernel.func @pointwise_add_relu_0(%p: memref<256xf32>, %q: memref<64xf32>, %out: memref<256xf32>)
-// CHECK-SAME:    access [read, read, write] global [1, 1, 1] local [1, 1, 1] attributes {in_place = [array<i64: 0, 2>], schedule = {variant = "flat", width = 16 : i64, {{.*}}}}
+// CHECK-SAME:    access [read, read, write] global [1, 1, 1] local [1, 1, 1] attributes {in_place = [array<i64: 0, 2>], schedule = {variant = "rows", width = 16 : i64, row = 64 : i64, {{.*}}}}
 // CHECK:       [[ITEM:%.+]] = kernel.global_id 0
-// CHECK:       scf.for [[VECTOR:%.+]] = {{.*}} {
-// CHECK-NEXT:    [[PLACE:%.+]] = arith.muli [[VECTOR]], {{.*}} : index
+// CHECK:       scf.for [[ROW:%.+]] = {{.*}} {
+// CHECK-NEXT:    scf.for [[VECTOR:%.+]] = {{.*}} {
+// CHECK-NEXT:    [[COLUMN:%.+]] = arith.muli [[VECTOR]], {{.*}} : index
+// CHECK-NEXT:    [[FIRST:%.+]] = arith.muli [[ROW]], {{.*}} : index
+// CHECK-NEXT:    [[PLACE:%.+]] = arith.addi [[COLUMN]], [[FIRST]] : index
 // CHECK-NEXT:    [[X:%.+]] = vector.load %p[[[PLACE]]] : memref<256xf32>, vector<16xf32>
-// CHECK-NEXT:    [[PART:%.+]] = arith.remsi [[VECTOR]], {{.*}} : index
-// CHECK-NEXT:    [[COLUMN:%.+]] = arith.muli [[PART]], {{.*}} : index
 // CHECK-NEXT:    [[BIAS:%.+]] = vector.load %q[[[COLUMN]]] : memref<64xf32>, vector<16xf32>
 // CHECK-NEXT:    [[SUM:%.+]] = arith.addf [[X]], [[BIAS]] : vector<16xf32>
 // CHECK-NEXT:    [[RELU:%.+]] = arith.maximumf [[SUM]], {{.*}} : vector<16xf32>

@@ -365,7 +365,9 @@ def combine(
 
 def across_lanes(code: Code, name: str, element: ElementType, value: SSAValue) -> SSAValue:
     """All lanes of a value as one scalar."""
-    if lane_count(value) > 1 and is_scaled(name, element):
+    if lane_count(value) == 1:
+        return value
+    if is_scaled(name, element):
         return product_of_lanes(code, value)
     return of_all_lanes(code, _KINDS[combiner(name, element)], value)
 

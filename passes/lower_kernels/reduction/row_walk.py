@@ -183,7 +183,7 @@ class RowWalk:
                 row.at(width, element)
                 self.write_element(row)
 
-        if self.has_elements:
+        if self.has_elements and length:
             size = self.job.number("line", length)
 
             def line(start: Index) -> None:

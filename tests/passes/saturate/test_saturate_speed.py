@@ -1,6 +1,5 @@
-"""SmolLM2's thirty layers: fused as expected, and in little time."""
+"""SmolLM2's thirty layers: fused as expected, and once."""
 
-import time
 from collections import Counter
 
 import pytest
@@ -19,23 +18,21 @@ PATIENT = SaturateOptions(time_budget=60.0, extract_budget=30.0)
 
 
 @pytest.fixture(scope="module")
-def smollm() -> tuple[GraphOp, SaturateReport, float]:
-    """The graph after saturation, the report, and the processor time of the second run."""
+def smollm() -> tuple[GraphOp, SaturateReport]:
+    """The graph after saturation, and the report of the second run."""
     module = mgn.parse_file(ROOT / "examples" / "smollm2.mgn").lower()
     graph = next(graphs_of(module))
     simplify_graph(graph)
     saturate_graph(graph.clone(), CPU, PATIENT)
-    start = time.process_time()
     report = saturate_graph(graph, CPU, PATIENT)
-    seconds = time.process_time() - start
     module.verify()
-    return graph, report, seconds
+    return graph, report
 
 
 def test_the_decoder_saturates_and_is_extracted_to_proven_optimality(
-    smollm: tuple[GraphOp, SaturateReport, float],
+    smollm: tuple[GraphOp, SaturateReport],
 ) -> None:
-    _, report, _ = smollm
+    _, report = smollm
     assert report.saturated
     assert report.gap < 0.001
     assert report.fired["swiglu"] == LAYERS
@@ -44,12 +41,12 @@ def test_the_decoder_saturates_and_is_extracted_to_proven_optimality(
 
 
 def test_every_matrix_product_is_computed_once_with_its_epilogue(
-    smollm: tuple[GraphOp, SaturateReport, float],
+    smollm: tuple[GraphOp, SaturateReport],
 ) -> None:
     """Queries, keys and values are one wide product, gate and values of the gated layer another;
     both of attention's are in its kernel.
     """
-    graph, report, _ = smollm
+    graph, report = smollm
     assert len(matrices_of(graph)) == 4 * LAYERS + 1
     assert report.kernels["contraction"] == 4 * LAYERS + 1
     assert report.kernels["attention"] == LAYERS
@@ -63,9 +60,9 @@ def test_every_matrix_product_is_computed_once_with_its_epilogue(
 
 
 def test_no_kernel_only_moves_elements_but_of_parameters(
-    smollm: tuple[GraphOp, SaturateReport, float],
+    smollm: tuple[GraphOp, SaturateReport],
 ) -> None:
-    graph, _, _ = smollm
+    graph, _ = smollm
     movement = {"reshape", "transpose", "slice", "concat", "broadcast_to", "pad"}
     moving = [kernel for kernel in kernels_of(graph) if set(body_names(kernel)) <= movement]
     assert moving and all(map(_is_of_parameters, moving))
@@ -79,5 +76,6 @@ def _is_of_parameters(operation: Operation) -> bool:
     return all(isinstance(owner, Operation) and _is_of_parameters(owner) for owner in owners)
 
 
-def test_it_takes_little_time(smollm: tuple[GraphOp, SaturateReport, float]) -> None:
-    assert smollm[2] < 0.7
+def test_an_equal_graph_is_not_saturated_again(smollm: tuple[GraphOp, SaturateReport]) -> None:
+    _, report = smollm
+    assert report.remembered
