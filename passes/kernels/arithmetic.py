@@ -1,4 +1,6 @@
-"""Whole numbers: how many blocks hold a count, powers of two, vectors that divide an axis."""
+"""Whole numbers: how many blocks hold a count, powers of two, and vectors of what is counted."""
+
+from collections.abc import Iterator
 
 
 def ceil_div(count: int, size: int) -> int:
@@ -22,3 +24,15 @@ def power_below(count: int) -> int:
 def power_above(count: int) -> int:
     """The smallest power of two that is no smaller."""
     return 1 << max(count - 1, 0).bit_length()
+
+
+def shorter_vectors(count: int, width: int) -> Iterator[tuple[int, int]]:
+    """Where vectors begin that are shorter and shorter, behind the last whole one of a width, which
+    is a power of two, and how long they are.
+    """
+    start = count // width * width
+    while start < count:
+        width //= 2
+        if start + width <= count:
+            yield start, width
+            start += width

@@ -37,10 +37,7 @@ def plain_loads(
     """What is loaded for the results' element at an index of plain counters, and these; `shape` may
     have other axes than the results. With `counted`, so is what is numbered along an axis.
     """
-    counters = tuple(Counter(None, 0, size - 1) for size in shape)
-    reader, index = _Reader(counted), tuple(of(counter) for counter in counters)
-    for node in body.written:
-        reader.at(node, reshaped_index(index, shape, node.shape))
+    counters, reader = _read(body, shape, counted)
     return counters, reader.loads
 
 
@@ -48,10 +45,7 @@ def row_breaks(body: Body, shape: tuple[int, ...]) -> list[int]:
     """The places along the innermost axis of a walk at which padding begins or ends, or another
     part of a concatenation begins.
     """
-    counters = tuple(Counter(None, 0, size - 1) for size in shape)
-    reader, index = _Reader(False), tuple(of(counter) for counter in counters)
-    for node in body.written:
-        reader.at(node, reshaped_index(index, shape, node.shape))
+    counters, reader = _read(body, shape, counted=False)
     found: set[int] = set()
     for place, bound in (_unclamped(*test) for test in reader.tests):
         if place.terms == ((counters[-1], 1),):
@@ -64,12 +58,21 @@ def row_breaks(body: Body, shape: tuple[int, ...]) -> list[int]:
 def _unclamped(index: Index, bound: int) -> tuple[Index, int]:
     """The same test of what is clamped around the bound."""
     ((atom, coefficient), *others) = index.terms
-    bound -= index.constant
+    own = bound - index.constant
     if others or coefficient != 1 or not isinstance(atom, Clamped):
-        return index, bound + index.constant
-    if not atom.low < bound <= atom.high:
-        return index, bound + index.constant
-    return _unclamped(atom.inner, bound)
+        return index, bound
+    return _unclamped(atom.inner, own) if atom.low < own <= atom.high else (index, bound)
+
+
+def _read(
+    body: Body, shape: tuple[int, ...], counted: bool
+) -> tuple[tuple[Counter, ...], "_Reader"]:
+    """Follows the results' element at an index of plain counters; these, and what was found."""
+    counters = tuple(Counter(None, 0, size - 1) for size in shape)
+    reader, index = _Reader(counted), tuple(of(counter) for counter in counters)
+    for node in body.written:
+        reader.at(node, reshaped_index(index, shape, node.shape))
+    return counters, reader
 
 
 class _Reader:

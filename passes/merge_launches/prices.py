@@ -94,17 +94,15 @@ _ARITHMETIC = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp)
 
 @dataclass(frozen=True)
 class KernelCost:
-    """What a kernel takes: a work-group waits for `waiting` seconds, the device computes for
-    `computing` and `multiplying` at its rates, and moves for `moving`. There are so many `groups`
-    of `own` work-items, of so many registers each and of `local` bytes together, which read and
-    write `moved` bytes in all. It is `uneven` where its work-groups have loops of different
-    lengths.
+    """What a kernel takes: a work-group waits for `waiting` seconds, and the device computes for
+    `computing` and `multiplying` at its rates. There are so many `groups` of `own` work-items, of
+    so many registers each and of `local` bytes together, which read and write `moved` bytes in all.
+    It is `uneven` where its work-groups have loops of different lengths.
     """
 
     waiting: float
     computing: float
     multiplying: float
-    moving: float
     groups: int
     own: int
     registers: int
@@ -133,7 +131,7 @@ class KernelCost:
         """
         loss = UNEVEN * (self.uneven and self.groups > blocks * device.compute_units)
         seconds = self._seconds(blocks, device) * (1.0 + loss)
-        return seconds + CROWDED * self.moving + ITEM_SECONDS * items
+        return seconds + CROWDED * self._moving(device) + ITEM_SECONDS * items
 
     def _seconds(self, at_a_time: int, device: Device) -> float:
         """The time where a compute unit has so many work-groups at a time."""
@@ -143,7 +141,11 @@ class KernelCost:
         busiest = each * device.compute_units / self.groups
         computing = COMPUTING * self.computing / share + MULTIPLYING * self.multiplying
         waiting = self.waiting * (1.0 + ROUND * (rounds - 1))
-        return waiting + max(computing * busiest, self.moving)
+        return waiting + max(computing * busiest, self._moving(device))
+
+    def _moving(self, device: Device) -> float:
+        """The time in which the device moves its bytes."""
+        return self.moved / device.bandwidth
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,6 @@ def kernel_cost(func: FuncOp, device: Device) -> KernelCost | CoreCost:
         waiting=LATENCY + _waiting(func.body.block),
         computing=counted.operations * items / rate,
         multiplying=counted.products * items / max(device.matrix_rates.values(), default=rate),
-        moving=moved / device.bandwidth,
         groups=items // prod(func.local_sizes),
         own=prod(func.local_sizes),
         registers=registers_of(func),

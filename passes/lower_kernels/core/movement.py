@@ -300,11 +300,12 @@ def _gather(elements: Elements, node: Node, index: Indices) -> SSAValue:
     if run is not None:
         start, most = run
         first = elements.at(start, (ZERO,) * len(start.shape))
-        picked = of(Counter(elements.code.convert("index_cast", first, INDEX), 0, most))
-        return elements.at(table, (*index[:axis], picked + index[axis], *index[axis + 1 :]))
-    number = elements.at(ids, index[axis : axis + rank])
-    limit = table.shape[axis] - 1
-    picked = of(Counter(clamped_id(elements, ids, number, limit), 0, limit, lane_count(number)))
+        number = elements.code.convert("index_cast", first, INDEX)
+        picked = of(Counter(number, 0, most)) + index[axis]
+    else:
+        number = elements.at(ids, index[axis : axis + rank])
+        limit = table.shape[axis] - 1
+        picked = of(Counter(clamped_id(elements, ids, number, limit), 0, limit, lane_count(number)))
     return elements.at(table, (*index[:axis], picked, *index[axis + rank :]))
 
 

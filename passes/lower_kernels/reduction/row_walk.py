@@ -5,12 +5,13 @@ vectors along it, and once more for its elements' results. Expensive intermediat
 between stages: at the place of the results, or in a private array.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
 from mgn.dialects.shifts import LARGEST
+from mgn.passes.kernels.arithmetic import shorter_vectors
 from mgn.passes.kernels.body import Body, Indices, Node
 from mgn.passes.kernels.index import ZERO, Index, constant, lanes, linear
 from mgn.passes.kernels.rows import RowSpace, Stages
@@ -149,22 +150,11 @@ class RowWalk:
             main * unroll, vectors, lambda number, held: step(width, vector(number), held), totals
         )
         totals = whole.across_lanes(totals)
-        for start, part in self._rest(length):
+        for start, part in shorter_vectors(length, width):
             found = step(part, constant(start) + lanes(part), whole.start(part))
             totals = whole.combine(totals, whole.across_lanes(found))
         for number, row in enumerate(self.rows):
             stage.give(row.wide, totals[number * every : (number + 1) * every])
-
-    def _rest(self, length: int) -> Iterator[tuple[int, int]]:
-        """Where vectors begin that are shorter and shorter, behind the last of the width, and how
-        long they are.
-        """
-        width, start = self.width, length // self.width * self.width
-        while start < length:
-            width //= 2
-            if start + width <= length:
-                yield start, width
-                start += width
 
     @property
     def has_elements(self) -> bool:
@@ -194,7 +184,7 @@ class RowWalk:
                     step(width, start + number * width + lanes(width))
 
                 code.each(0, size // width, vector)
-                for first, part in self._rest(size):
+                for first, part in shorter_vectors(size, width):
                     step(part, start + first + lanes(part))
 
             code.each(0, length // size, lambda number: line(number * size))

@@ -6,7 +6,7 @@ each as far on as the part begins.
 """
 
 from mgn.dialects import kernel
-from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.arithmetic import ceil_div, shorter_vectors
 from mgn.passes.kernels.body import Indices, Node
 from mgn.passes.kernels.index import Counter, Index, constant, delinearised, lanes, linear, of
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
@@ -67,16 +67,14 @@ class _Part:
         items = ceil_div(rows, block)
 
         def one_row(row: Index) -> None:
-            place, start, lanes_of = delinearised(row, tuple(outer)), 0, width
+            place = delinearised(row, tuple(outer))
 
-            def write(number: Index) -> None:
-                column = number * lanes_of + lanes(lanes_of) + start
-                self._write(job.evaluator(lanes_of), (*place, column))
+            def write(start: Index, count: int) -> None:
+                self._write(job.evaluator(count), (*place, start + lanes(count)))
 
-            while start < inner:
-                count = (inner - start) // lanes_of
-                code.each(0, count, write)
-                start, lanes_of = start + count * lanes_of, lanes_of // 2
+            code.each(0, inner // width, lambda number: write(number * width, width))
+            for start, count in shorter_vectors(inner, width):
+                write(constant(start), count)
 
         code.each_own(code.counter(kernel.GlobalIdOp, 0, items), block, rows, one_row)
         return (items,), (1,)

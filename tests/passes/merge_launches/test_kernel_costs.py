@@ -184,7 +184,7 @@ def test_uneven_groups_take_longer_as_a_stage_only_where_not_all_run_at_once() -
 
 def cost_of(groups: int, own: int = 256, uneven: bool = False, **figures: float) -> KernelCost:
     """A kernel that waits for 10 µs and computes for 5."""
-    cost = KernelCost(10e-6, 5e-6, 0.0, 0.0, groups, own, 64, 0, 0.0, uneven)
+    cost = KernelCost(10e-6, 5e-6, 0.0, groups, own, 64, 0, 0.0, uneven)
     return replace(cost, **figures)
 
 
