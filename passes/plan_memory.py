@@ -70,6 +70,12 @@ GPU_ALIGNMENT = 512
 """What NVIDIA's driver wants of a sub-buffer's offset."""
 
 
+SMALL, LINGERS = 1 << 16, 2
+"""Bytes of a value that stays for so many launches after its last use, on a device whose launches
+may become stages of one: what is written behind that use lies elsewhere, so that no barrier need
+stand between the two.
+"""
+
 AGAIN = "again"
 """The attribute of a launch that computes once more what another one did."""
 
@@ -98,7 +104,9 @@ class PlanMemory(ModulePass):
         starting = {function.sym_name.data: starting_pairs(function) for function in functions}
         for graph in list(graphs_of(op)):
             early = EARLY in graph.attributes
-            program = plan_graph(graph, pairs, alignment, self.prepare, starting, early)
+            merged = Device.of(op).barrier_cost > 0.0 and PLANNED not in graph.attributes
+            lingers = LINGERS if merged else 0
+            program = plan_graph(graph, pairs, alignment, self.prepare, starting, early, lingers)
             figures = graph.attributes.get(FIGURES)
             if isinstance(figures, DictionaryAttr):
                 program.attributes |= figures.data
@@ -145,10 +153,11 @@ def plan_graph(
     prepare: bool = True,
     starting: Pairs | None = None,
     early: bool = False,
+    lingers: int = 0,
 ) -> plan.ProgramOp:
     """The program of one graph, not yet in a module. `starting` says which results of a kernel
     start as an argument: they lie where it lies, or are copies of it before the launch. `early`
-    has kernels write states before all else is done.
+    has kernels write states before all else is done. Small values stay for `lingers` launches more.
     """
     starting = starting or {}
     prepared, launches = split_launches(graph, prepare, starting)
@@ -164,7 +173,12 @@ def plan_graph(
     unlaunched = dict.fromkeys(item for item in [*returned, *moved] if item not in slots)
     unlaunched = [value for value in unlaunched if value not in held]
     intervals = {
-        id(slot): Interval(slot.size, slot.first, slot.last) for slot in slots.values()
+        id(slot): Interval(
+            slot.size,
+            slot.first,
+            min(slot.last + (lingers if slot.size <= SMALL else 0), len(launches)),
+        )
+        for slot in slots.values()
     } | {
         id(value): Interval(tensor_bytes(value), len(launches), len(launches))
         for value in unlaunched

@@ -6,7 +6,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerAttr, MemRefType
 from xdsl.ir import Operation
 
-from mgn.codegen.device_barrier import ALL_ITEMS
+from mgn.codegen.device_barrier import ALL_ITEMS, AWAIT_PARAMETERS, POLL, poll_lines
 from mgn.codegen.opencl.expression import Expression, call, cast, offset
 from mgn.codegen.opencl.writer import Row, Writer
 from mgn.dialects import kernel
@@ -168,6 +168,14 @@ def _barrier(writer: Writer, operation: kernel.BarrierOp) -> None:
     writer.line(ALL_ITEMS if writer.stage is None else writer.stage.barrier)
 
 
+def _await_stages(writer: Writer, operation: kernel.AwaitStagesOp) -> None:
+    """Nothing in a launch of its own."""
+    if writer.stage is not None and writer.stage.waits_late:
+        name = writer.library.add(POLL, "void", AWAIT_PARAMETERS, *poll_lines())
+        for line in writer.stage.await_lines(name):
+            writer.line(line)
+
+
 def _async_copy(writer: Writer, operation: kernel.AsyncCopyOp) -> None:
     source = offset(writer.pointer(operation.source), writer.value(operation.source_index))
     target = offset(writer.pointer(operation.target), writer.value(operation.target_index))
@@ -194,6 +202,7 @@ CONTROL_ROWS: dict[type[Operation], Row] = {
     **dict.fromkeys(PLACES, _place),
     **dict.fromkeys(SUB_GROUP_PLACES, _sub_group_place),
     kernel.BarrierOp: _barrier,
+    kernel.AwaitStagesOp: _await_stages,
     kernel.AsyncCopyOp: _async_copy,
     kernel.AsyncWaitOp: _async_wait,
     kernel.SubGroupReduceOp: _sub_group_reduce,

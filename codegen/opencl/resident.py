@@ -5,11 +5,11 @@ that a launch needs.
 
 ```
 // resident
-void stage_0(__local uchar* memory, int lane, int begin, int stride, int units,
-    __global uchar* p0, __global uchar* p1)
+void stage_0(__local uchar* memory, int lane, int begin, int stride, int units, uint all,
+    __global uint* arrivals, __global uchar* p0, __global uchar* p1)
 {
     for (int unit = begin; unit < units; unit += stride) { … }    // each kernel's body once
-}
+}                                              // it waits for `all`, where its kernel says so
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void resident(__global uchar* b0, …, __global uint* arrivals)
@@ -19,9 +19,9 @@ void resident(__global uchar* b0, …, __global uint* arrivals)
         switch (stage) {                              // which kernel, on which buffers
         case 0: kind = 1; units = 96; meets = 1; p0 = b0; p1 = b4; break;
         …
-        if (waits) …                                  // until all groups have arrived
+        if (waits && !late) …                         // until all groups have arrived
         switch (kind) {
-        case 0: stage_0(memory, lane, begin, stride, units, p0, p1); break;
+        case 0: stage_0(memory, lane, begin, stride, units, all, arrivals, p0, p1); break;
         …
         if (meets) …                                  // this group has
 ```
@@ -45,6 +45,7 @@ from mgn.codegen.device_barrier import (
     ARRIVE_PARAMETERS,
     AWAIT,
     AWAIT_PARAMETERS,
+    POLL,
     arrive_lines,
     await_lines,
 )
@@ -64,11 +65,13 @@ from mgn.dialects.kernel.residency import (
     blocks_of,
     local_bytes,
     operations_of,
+    read_early,
     resident_memory,
     waits,
 )
 from mgn.dialects.plan.buffers import ConstantOp, DerivedOp, ParamOp
 from mgn.dialects.plan.resident import EVERYWHERE, ResidentOp, place_of
+from mgn.dialects.plan.steps import LaunchOp
 
 LINE = 128
 """Bytes of a line of the cache."""
@@ -202,11 +205,11 @@ class _Resident:
             "    int turn = get_group_id(0), met = 0;",
             f"    __global uchar {pointers};",
             "    const __global uchar* ahead = b0;",
-            "    int kind = 0, units = 0, meets = 0, everywhere = 0, lines = 0;",
+            "    int kind = 0, units = 0, meets = 0, everywhere = 0, lines = 0, late = 0;",
             "    #pragma unroll 1",
             f"    for (int stage = 0; stage < {sum(map(len, self._spans()))}; ++stage) {{",
             "        const int waits = meets, before = everywhere ? 0 : units;",
-            "        meets = everywhere = lines = 0;",
+            "        meets = everywhere = late = lines = 0;",
         ]
 
     def _stages(self) -> list[str]:
@@ -222,6 +225,7 @@ class _Resident:
                 set_ = [f"kind = {self._kinds[stage.kernel_name]}", f"units = {places.units}"]
                 set_ += ["meets = 1"] if meets else []
                 set_ += ["everywhere = 1"] if EVERYWHERE in stage.attributes else []
+                set_ += ["late = 1"] if self._waits_late(stage) else []
                 if number in ahead:
                     value = ahead[number]
                     count = byte_size(value.type) // LINE
@@ -260,6 +264,17 @@ class _Resident:
             last = number
         return found
 
+    def _waits_late(self, stage: LaunchOp) -> bool:
+        """Whether a kernel waits by itself: what it reads before, no stage writes and no copy."""
+        name = stage.kernel_name
+        early = read_early(self._functions[name]) if self._placed[name].waits_late else None
+        read = [stage.arguments[number] for number in early or ()]
+        return early is not None and all(
+            isinstance(value.owner, ParamOp | DerivedOp | ConstantOp)
+            and not any(access.writes for access in self._accesses[self._number[place_of(value)]])
+            for value in read
+        )
+
     def _body(self, name: str) -> list[str]:
         """A kernel's body in a loop over the work-groups that a resident group does of it."""
         func, places = self._functions[name], self._placed[name]
@@ -282,23 +297,26 @@ class _Resident:
         if waits(func):  # the next work-group has the same local memory
             writer.line(places.barrier)
         first, step, rooms = "begin", "stride", places.blocks * own
-        block, item = [], "    const int item = lane;"
+        outside, item = "", "    const int item = lane;"
         if not places.is_whole:
             item = f"    const int item = lane % {own}, block = lane / {own};"
             first, step = "begin + stride * block", f"stride * {places.blocks}"
-            block = [f"    if (block < {places.blocks})"] if rooms < self._items else []
+            outside = f"    if (block >= {places.blocks}) return;" if rooms < self._items else ""
+        idle = places.await_lines(POLL) if places.waits_late else []
         memory = ["__local uchar* memory"] if self._memory else []
         parameters = [*memory, "int lane", "int begin", "int stride", "int units"]
+        parameters += ["uint all", "__global uint* arrivals"] if places.waits_late else []
         parameters += [f"__global uchar* p{n}" for n in range(len(func.arguments))]
         return [
             f"{self._apart}void {self._function(name)}( // {name}",
             f"    {', '.join(parameters)})",
             "{",
             item,
-            *block,
+            *([outside] if outside else []),
             f"    for (int unit = {first}; unit < units; unit += {step}) {{",
             writer.text.rstrip("\n"),
             "    }",
+            *(f"    {line}" for line in idle),
             "}",
         ]
 
@@ -310,6 +328,7 @@ class _Resident:
         """The call of a kernel's body."""
         given = ["memory"] if self._memory else []
         given += ["lane", "begin", "stride", "units"]
+        given += ["all", "arrivals"] if self._placed[name].waits_late else []
         given += [f"p{n}" for n in range(len(self._functions[name].arguments))]
         return (
             f"        case {self._kinds[name]}: {self._function(name)}({', '.join(given)}); break;"
@@ -319,10 +338,11 @@ class _Resident:
         """Before a stage: all groups wait, or it begins where the one before it ends. The items of
         a group meet where stages have the same local memory, or read what the group has written.
         """
-        wait = ALL_ITEMS
+        wait, late = ALL_ITEMS, []
         if self._device.kind != "cpu":
             name = self._library.add(AWAIT, "void", AWAIT_PARAMETERS, *await_lines())
-            wait = f"{name}(arrivals, met * groups);"
+            wait = f"if (!late) {name}(arrivals, met * groups);"
+            late = ["        uint all = waits && late ? met * groups : 0;"]
         stages = list(self._resident.stages)
         shares = any(local_bytes(func) for func in self._functions.values())
         repeats = any(EVERYWHERE in stage.attributes for stage in stages)
@@ -335,6 +355,7 @@ class _Resident:
             "            turn = (turn + groups - before % groups) % groups;",
             "        }",
             "        const int begin = everywhere ? 0 : turn, stride = everywhere ? 1 : groups;",
+            *late,
         ]
 
     def _ends(self) -> list[str]:

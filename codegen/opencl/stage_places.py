@@ -16,7 +16,7 @@ from xdsl.ir import Operation
 from mgn.codegen.device_barrier import ALL_ITEMS
 from mgn.codegen.opencl.expression import MULTIPLY, Expression, infix
 from mgn.dialects import kernel
-from mgn.dialects.kernel.residency import local_arrays, local_bytes
+from mgn.dialects.kernel.residency import WARP, local_arrays, local_bytes, read_early
 
 
 @dataclass
@@ -63,6 +63,24 @@ class StagePlaces:
         start = dict(local_arrays(self.func))[operation]
         apart = f" + block * {whole}" if self.blocks > 1 else ""
         return f"memory{apart} + {start}" if start else f"memory{apart}"
+
+    @property
+    def waits_late(self) -> bool:
+        """Whether the kernel says where it waits for the stages before it, and can wait there."""
+        whole_warps = prod(self.func.local_sizes) % WARP == 0
+        return self.vendor == "nvidia" and whole_warps and read_early(self.func) is not None
+
+    def await_lines(self, poll: str) -> list[str]:
+        """The work-items of one work-group wait for stages before, unless they did: `all` groups
+        have to arrive.
+        """
+        return [
+            "if (all) {",
+            f"    if (item == 0) {poll}(arrivals, all);",
+            f"    {self.barrier}",
+            "    all = 0;",
+            "}",
+        ]
 
     @property
     def barrier(self) -> str:

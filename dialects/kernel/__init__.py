@@ -6,6 +6,7 @@
     kernel.global_id 0   local_id   group_id   global_size   local_size   num_groups    : index
     kernel.local_alloc : memref<256xf32, #kernel.space<local>>    memory of the work-group
     kernel.barrier                        all work-items of the group meet
+    kernel.await_stages                   a stage of a resident launch waits for those before it
     kernel.async_copy %x[%i], %m[%j] count 256 : …, …    global → local, gives a !kernel.event
     kernel.async_wait %e, …               the copies are complete
     kernel.prefetch %x[%i] level 1 : …    a hint: the element's cache line is needed soon
@@ -102,6 +103,7 @@ from mgn.dialects.kernel.vectors import FromElementsOp, GatherOp, reduction
 from mgn.dialects.kernel.work_items import (
     AsyncCopyOp,
     AsyncWaitOp,
+    AwaitStagesOp,
     BarrierOp,
     GlobalIdOp,
     GlobalSizeOp,
@@ -126,6 +128,7 @@ Kernel = Dialect(
         NumGroupsOp,
         LocalAllocOp,
         BarrierOp,
+        AwaitStagesOp,
         AsyncCopyOp,
         AsyncWaitOp,
         PrefetchOp,
@@ -172,6 +175,7 @@ __all__ = [
     "AccessAttr",
     "AsyncCopyOp",
     "AsyncWaitOp",
+    "AwaitStagesOp",
     "BarrierOp",
     "CastOp",
     "Combine",

@@ -6,10 +6,18 @@ the kernel cannot run inside such a group; and what a resident group needs of lo
 
 from math import prod
 
+from xdsl.ir import SSAValue
+
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.kernel.types import element_bytes
-from mgn.dialects.kernel.work_items import AsyncCopyOp, AsyncWaitOp, BarrierOp, LocalAllocOp
+from mgn.dialects.kernel.work_items import (
+    AsyncCopyOp,
+    AsyncWaitOp,
+    AwaitStagesOp,
+    BarrierOp,
+    LocalAllocOp,
+)
 
 WARP = 32
 MOST_BLOCKS = 15
@@ -67,6 +75,18 @@ def operations_of(func: FuncOp) -> int:
 def waits(func: FuncOp) -> bool:
     """Whether the work-items of a group wait for one another."""
     return any(isinstance(op, BarrierOp | AsyncCopyOp | AsyncWaitOp) for op in func.walk())
+
+
+def read_early(func: FuncOp) -> list[int] | None:
+    """The numbers of the arguments that a kernel reads before it waits for other stages; None where
+    it does not say when it waits.
+    """
+    arguments, used = list(func.body.block.args), set[SSAValue]()
+    for op in func.body.block.ops:
+        if isinstance(op, AwaitStagesOp):
+            return [number for number, value in enumerate(arguments) if value in used]
+        used.update(value for inner in op.walk() for value in inner.operands)
+    return None
 
 
 def blocks_of(func: FuncOp, items: int, device: Device) -> int:

@@ -149,6 +149,27 @@ class PrefetchOp(IRDLOperation):
 
 
 @irdl_op_definition
+class AwaitStagesOp(IRDLOperation):
+    """Where a stage of a resident launch waits for the stages before it: `kernel.await_stages`.
+
+    What a kernel reads before it, such as weights, is under way while its group waits. A stage
+    waits before its kernel where the launch writes any of that. In a launch of its own a kernel
+    does not wait. Error: a place that is not the kernel's outermost block.
+    """
+
+    name = "kernel.await_stages"
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def verify_(self) -> None:
+        if not isinstance(self.parent_op(), FuncOp):
+            raise VerifyException("kernel.await_stages belongs in the kernel's outermost block")
+
+
+@irdl_op_definition
 class BarrierOp(IRDLOperation):
     """Every work-item of the group reaches this before any goes on; local and global memory are
     then seen by all: `kernel.barrier`. Error: a place inside a branch.

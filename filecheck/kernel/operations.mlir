@@ -34,6 +34,8 @@ kernel.func @shared(%x : memref<256xf32>, %y : memref<256xf32>) access [read, re
   %e = kernel.async_copy %x[%zero], %m[%zero] count 256 : memref<256xf32>, memref<256xf32, #kernel.space<local>>
   // CHECK-NEXT: kernel.async_wait %e
   kernel.async_wait %e
+  // CHECK-NEXT: kernel.await_stages
+  kernel.await_stages
   // CHECK-NEXT: kernel.barrier
   kernel.barrier
   // CHECK-NEXT: kernel.prefetch %x[%zero] level 2 : memref<256xf32>

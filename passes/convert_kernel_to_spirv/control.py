@@ -225,6 +225,7 @@ CONTROL_ROWS: dict[type[Operation], Row] = {
     **dict.fromkeys(PLACES, _place),
     **dict.fromkeys(SUB_GROUP_PLACES, _sub_group_place),
     kernel.BarrierOp: _barrier,
+    kernel.AwaitStagesOp: _nothing,
     kernel.CountOp: _count,
     kernel.AsyncCopyOp: _async_copy,
     kernel.AsyncWaitOp: _async_wait,

@@ -211,6 +211,7 @@ kernel.func @turn(%x : memref<64x{element}>, %y : memref<64x{element}>) access [
   %base = arith.muli %g, %per_group : index
   kernel.prefetch %x[%base] level 1 : memref<64x{element}>
   kernel.prefetch %y[%base] level 2 write : memref<64x{element}>
+  kernel.await_stages
   %e = kernel.async_copy %x[%base], %m[%zero] count 16
       : memref<64x{element}>, memref<16x{element}, #kernel.space<local>>
   kernel.async_wait %e

@@ -1,6 +1,7 @@
 """The text of a resident launch: a table of stages, each kernel's body once, and barriers."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from xdsl.context import Context
@@ -56,10 +57,20 @@ plan.program @p arena 8192 {
 
 
 def signature_for(device: Device, items: int) -> KernelSignature:
+    """The resident launch of two kernels, of groups of so many work-items."""
+    return signature_of(MODULE.replace("ITEMS", str(items)), device)
+
+
+def text_of(module: str, device: Device) -> str:
+    """The text of the resident launch of a module."""
+    return signature_of(module, device).source
+
+
+def signature_of(text: str, device: Device) -> KernelSignature:
     context = Context()
     for dialect in (Builtin, Arith, MemRef, Kernel, Plan):
         context.load_dialect(dialect)
-    module = Parser(context, MODULE.replace("ITEMS", str(items))).parse_module()
+    module = Parser(context, text).parse_module()
     module.verify()
     operations = list(module.body.block.ops)
     functions = {op.sym_name.data: op for op in operations if isinstance(op, FuncOp)}
@@ -118,3 +129,59 @@ def test_a_part_of_a_group_cannot_wait_elsewhere() -> None:
         signature_for(DEVICES["cpu"], 256)
     with pytest.raises(CodegenError, match="no barrier of the whole device"):
         signature_for(DEVICES["nvidia-h200"].with_figures(vendor="amd"), 64)
+
+
+WEIGHED = """
+kernel.func @weigh(%x : memref<512xf32>, %w : memref<512xf32>, %y : memref<512xf32>)
+    access [read, read, write] global [512, 1, 1] local [ITEMS, 1, 1] {
+  %i = kernel.global_id 0
+  %a = memref.load %w[%i] : memref<512xf32>
+  kernel.await_stages
+  %b = memref.load %x[%i] : memref<512xf32>
+  %c = arith.mulf %a, %b : f32
+  memref.store %c, %y[%i] : memref<512xf32>
+  kernel.return
+}
+plan.program @p arena 8192 {
+  %x = plan.input "x" tensor<512xf32> : memref<512xf32>
+  %w = plan.param @w tensor<512xf32> : memref<512xf32>
+  %a = plan.view offset 0 : memref<512xf32>
+  %b = plan.view offset 2048 : memref<512xf32>
+  plan.resident @r items 256 {
+    plan.launch @weigh(%x, %w, %a)
+    plan.barrier
+    plan.launch @weigh(%a, WEIGHTS, %b)
+  }
+  plan.output "b" %b tensor<512xf32>
+}
+"""
+
+
+def weighed(weights: str, items: int, device: Device) -> str:
+    """The text of two dependent stages, of which the second one reads such weights."""
+    return text_of(WEIGHED.replace("WEIGHTS", weights).replace("ITEMS", str(items)), device)
+
+
+@pytest.mark.parametrize("items", [64, 256])
+def test_weights_are_read_while_a_stage_waits(items: int) -> None:
+    source = weighed("%w", items, DEVICES["nvidia-h200"])
+    assert re.findall(r"case (\d): kind.* late = 1;", source) == ["0", "1"]
+    body = source[source.index("void stage_0(") : source.index("__kernel")]
+    polls = [match.start() for match in re.finditer(r"poll\(arrivals, all\)", body)]
+    assert len(polls) == 2, "a group waits once, whether it has something to do or not"
+    assert body.index("= w[i]") < polls[0] < body.index("= x[i]") < polls[1]
+    assert "if (!late) await_all(arrivals, met * groups);" in source
+
+
+def test_a_stage_waits_first_where_the_launch_writes_what_it_reads_early() -> None:
+    source = weighed("%a", 256, DEVICES["nvidia-h200"])
+    assert re.findall(r"case (\d): kind.* late = 1;", source) == ["0"]
+
+
+def test_a_part_of_a_warp_does_not_wait_by_itself() -> None:
+    assert "late = 1" not in weighed("%w", 16, DEVICES["nvidia-h200"])
+
+
+def test_a_cpu_has_nothing_to_wait_for() -> None:
+    source = weighed("%w", 256, replace(DEVICES["cpu"], max_work_group_size=256))
+    assert "poll" not in source and "late = 1" not in source

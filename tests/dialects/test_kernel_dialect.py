@@ -105,6 +105,10 @@ ERRORS: list[tuple[str, str]] = [
         "kernel.prefetch knows the levels 1 and 2",
     ),
     (
+        "%t = arith.constant true\nscf.if %t {\n  kernel.await_stages\n}",
+        "kernel.await_stages belongs in the kernel's outermost block",
+    ),
+    (
         "%e = kernel.async_copy %x[%i], %y[%i] count 4 : memref<64xf32>, memref<64xf32>",
         "goes from global to local memory",
     ),

@@ -120,6 +120,28 @@ def test_a_gpu_gets_offsets_that_its_driver_takes() -> None:
     assert (program.alignment_bytes, program.arena_bytes) == (512, 1024)
 
 
+def chain(length: int, size: int, device: str) -> plan.ProgramOp:
+    """Launches that each read what the one before wrote."""
+    tensor = TensorType(f32, [size])
+    block = Block(arg_types=[tensor])
+    current = block.args[0]
+    for _ in range(length):
+        launch = LaunchOp("copy", [current], [tensor])
+        block.add_op(launch)
+        current = launch.outputs[0]
+    block.add_op(ReturnOp([current]))
+    module = ModuleOp([kernel("copy", [size, size], 1), GraphOp("g", ["x"], ["y"], Region(block))])
+    module.attributes["mgn.device"] = DEVICES[device].to_attribute()
+    return planned(module)
+
+
+@pytest.mark.parametrize(("size", "values"), [(64, 4), (1 << 15, 2)])
+def test_small_values_stay_where_launches_become_stages(size: int, values: int) -> None:
+    """So the next two launches write elsewhere, and need no barrier before them."""
+    assert chain(9, size, "nvidia-h200").arena_bytes == values * max(4 * size, 512)
+    assert chain(9, size, "cpu").arena_bytes == 2 * 4 * size
+
+
 def test_ten_thousand_launches_are_planned_within_seconds() -> None:
     tensor = TensorType(f32, [64])
     block = Block(arg_types=[tensor])

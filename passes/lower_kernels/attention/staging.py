@@ -10,8 +10,8 @@ from functools import cached_property
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.kernels.body import INPUT
 from mgn.passes.kernels.index import Index
+from mgn.passes.kernels.product import lies_in_memory
 from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.lower_kernels.attention.places import Places
 from mgn.passes.lower_kernels.attention.products import Operands
@@ -23,7 +23,8 @@ AT_ONCE = 4
 
 STAGED = 16
 """Up to how many vectors of a tile of keys and values a work-item reads while it adds up the tile
-before; half as many where something has to be computed first."""
+before, or reads its queries; half as many where it computes something of them beside a tile's sums.
+"""
 
 
 @dataclass
@@ -76,8 +77,9 @@ class Staging:
 
     @cached_property
     def _fits_registers(self) -> bool:
-        plain = all(node.name == INPUT for node in self.attention.node.operands[1:3])
-        most = STAGED if plain else STAGED // 2
+        is_single = self.attention.part_keys <= self.own.sizes.tile_keys
+        plain = all(map(lies_in_memory, self.attention.node.operands[1:3]))
+        most = STAGED if is_single or plain else STAGED // 2
         return sum(self._copy_of(lines).pieces.turns for lines in self._lines) <= most
 
     @cached_property

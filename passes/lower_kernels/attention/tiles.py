@@ -62,7 +62,6 @@ class _Tiles(GroupWalk):
         memory = (self.queries, self.keys, self.values)
         operands = Operands.of(self.job, attention, self.batch, self.head)
         self.staging = Staging(self.job, attention, self.own, operands, *memory)
-        self.staging.copy_queries(self.first_row)
         self.visited = begin, end = self.seen()
         begin = begin // sizes.tile_keys
         end = (end + (sizes.tile_keys - 1)) // sizes.tile_keys
@@ -72,17 +71,23 @@ class _Tiles(GroupWalk):
         self.first_sum = 2 * count
         self.first_staged = self.first_sum + count * sizes.columns
         held = [*[nothing] * count, *[zero] * (self.first_staged - count)]
-        held += self.staging.read(begin * sizes.tile_keys)
-        held = loop_over_keys(
-            code,
-            attention,
-            begin,
-            end,
-            lambda number, held: self._tile(number * sizes.tile_keys, held),
-            held,
-            count,
-            lambda factors: [*factors] * (1 + sizes.columns),
-        )
+        is_single = attention.part_keys <= sizes.tile_keys
+        first = self.part * attention.part_keys if is_single else begin * sizes.tile_keys
+        staged = self.staging.read(first)
+        self.staging.copy_queries(self.first_row)
+        if is_single:
+            held = self._tile(first, [*held, *staged])
+        else:
+            held = loop_over_keys(
+                code,
+                attention,
+                begin,
+                end,
+                lambda number, held: self._tile_and_next(number * sizes.tile_keys, held),
+                [*held, *staged],
+                count,
+                lambda factors: [*factors] * (1 + sizes.columns),
+            )
         sums = held[self.first_sum : self.first_staged]
         largest, totals = held[:count], self._met_totals(held[count : self.first_sum])
         if attention.hides:
@@ -101,8 +106,16 @@ class _Tiles(GroupWalk):
 
     # A tile of keys
 
-    def _tile(self, first: Index, held: Vectors) -> Vectors:
-        """Adds what a tile of keys contributes to the rows' largest scores, totals and sums."""
+    def _tile_and_next(self, first: Index, held: Vectors) -> Vectors:
+        """The same, and the next tile's keys and values, which are read meanwhile."""
+        return self._tile(first, held, lambda: self.staging.read(first + self.sizes.tile_keys))
+
+    def _tile(
+        self, first: Index, held: Vectors, read: Callable[[], Vectors] = lambda: []
+    ) -> Vectors:
+        """Adds what a tile of keys contributes to the rows' largest scores, totals and sums. What
+        is to be read meanwhile is given behind them.
+        """
         attention, code = self.attention, self.code
         count = len(self.row_parts)
         largest, totals = held[:count], held[count : self.first_sum]
@@ -128,7 +141,7 @@ class _Tiles(GroupWalk):
             for total, factor, column in zip(totals, factors, weights, strict=True)
         ]
         code.barrier()
-        staged = self.staging.read(first + self.sizes.tile_keys)
+        staged = read()
         scaled = [
             code.binary(arith.MulfOp, value, factors[n % count]) for n, value in enumerate(sums)
         ]

@@ -97,6 +97,10 @@ class Code(PureCode):
         self.effect(kernel.BarrierOp, [])
         self.forget_loads()
 
+    def await_stages(self) -> None:
+        """What was read so far is not what an earlier stage of a resident launch writes."""
+        self.effect(kernel.AwaitStagesOp, [])
+
     # Control
 
     def counter(self, cls: type[Operation], dimension: int, count: int) -> Index:

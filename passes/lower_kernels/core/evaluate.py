@@ -11,9 +11,9 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.kernels.body import INPUT, SPLAT, Indices, Node
+from mgn.passes.kernels.body import INPUT, SPLAT, Body, Indices, Node
 from mgn.passes.kernels.index import Index, linear
-from mgn.passes.kernels.index_maps import broadcast_index
+from mgn.passes.kernels.index_maps import MOVES, broadcast_index
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.movement import MOVEMENT_ROWS
 from mgn.passes.lower_kernels.core.pure_code import memory_type
@@ -123,3 +123,28 @@ class Evaluator:
         if element.bits < wide.width.data:
             return code.convert("trunci", value, type)
         return value
+
+
+class AheadOf(Evaluator):
+    """Evaluates, at the index of a result, what the result needs besides a value that is not known
+    yet, and reductions that are not. So loads stand before the loop that finds that value, which
+    then hides their latency.
+    """
+
+    def __init__(self, evaluator: Evaluator, body: Body, unknown: Node) -> None:
+        super().__init__(evaluator.code, evaluator.buffers, evaluator.lanes)
+        self.given = evaluator.given
+        self._waiting = {unknown, *(set(body.of_kind(Kind.REDUCTION)) - self.given.keys())}
+        for node in body.nodes:
+            if not self._waiting.isdisjoint(node.operands):
+                self._waiting.add(node)
+
+    def visit(self, node: Node, index: Indices) -> None:
+        """Evaluates what of a value's operands does not wait for the one that is not known."""
+        if node not in self._waiting:
+            self.at(node, index)
+        elif node.name in MOVES:
+            self.visit(node.operands[0], MOVES[node.name](node, index))
+        elif node.kind is Kind.ELEMENTWISE:
+            for operand in node.operands:
+                self.visit(operand, broadcast_index(index, operand.shape))

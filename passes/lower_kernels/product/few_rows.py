@@ -10,17 +10,16 @@ the columns meet, a work-item has those of both.
 """
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from math import prod
 
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.dialects.kernel.lanes import element
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Index, constant, delinearised, lanes
-from mgn.passes.kernels.index_maps import bounded
+from mgn.passes.kernels.index_maps import bounded, reshaped_index
 from mgn.passes.kernels.packed_codes import packed_codes
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.long_sums import long_loop
@@ -32,7 +31,7 @@ from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP, can_shuffle, red
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.packed_rows import PackedRows
 from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
-from mgn.passes.schedules.product.few_rows import MOST_SUMS, FewRowsTiling
+from mgn.passes.schedules.product.few_rows import FewRowsTiling
 
 STEPS = 4
 """Steps of the shared axis at once, where memory runs along the columns."""
@@ -42,6 +41,11 @@ def lower_few_rows(job: Job, product: Product) -> Launch:
     """Writes a contraction kernel of a few rows."""
     return _FewRows(job, product, FewRowsTiling.of(job.schedule)).write()
 
+
+MOST_AHEAD = 24
+"""Vectors that a work-item reads before it needs the first, where memory runs along the depth.
+So memory is waited for once in a walk of up to 1536 numbers in f32.
+"""
 
 LONG_WALK = 128
 """Trips of a block of a long walk, whose sums are added to those before it."""
@@ -66,7 +70,14 @@ class _FewRows:
         self.left, self.right = Operand.both(self.job, product, self.batch)
         self.first = group % across * (sizes.columns // product.halves)
         rows = (self.batch, constant(0), product.rows)
-        RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
+        statistics = RowStatistics(self.job, product, *rows, sizes.items, self.place)
+        self.early = self._early_trips
+        for number in range(self.early):
+            self._right_vectors(constant(number))
+        code.await_stages()
+        statistics.write()
+        if self._writes_own:
+            self._read_ahead()
         totals = self._along() if sizes.along else self._across()
         self._add_shares(totals)
         return Launch((groups * sizes.items,), (sizes.items,))
@@ -82,32 +93,71 @@ class _FewRows:
         column = self._result(number // halves, self.own)
         return bounded(column, results, 1) * halves + number % halves
 
+    @property
+    def _columns(self) -> list[Index]:
+        """The work-item's columns."""
+        return [self._column(number) for number in range(self.sizes.across)]
+
+    @property
+    def _trips(self) -> tuple[int, int]:
+        """Trips of a work-item along the shared axis in which all work-items have a vector, and all
+        trips.
+        """
+        vectors = self.product.depth // self.sizes.width
+        return vectors // self.sizes.shares, ceil_div(vectors, self.sizes.shares)
+
+    @property
+    def _trips_at_once(self) -> int:
+        """Trips whose vectors are read before the first is needed."""
+        return max(1, MOST_AHEAD // (self.product.rows + self.sizes.across))
+
+    @property
+    def _early_trips(self) -> int:
+        """Trips whose vectors of the right operand are read before anything else is, and so while
+        stages before this one end.
+        """
+        (full, trips), sizes = self._trips, self.sizes
+        if not sizes.along or sizes.packed or full > LONG_WALK:
+            return 0
+        return trips if full <= self._trips_at_once else self._trips_at_once
+
+    def _right_vectors(self, number: Index) -> list[SSAValue]:
+        """The vectors of a trip, of each of the work-item's columns."""
+        place, width = self._vector(number) * self.sizes.width, self.sizes.width
+        k = bounded(place, self.product.depth, width)
+        return [self.right.along_depth(column, k, width) for column in self._columns]
+
+    def _vector(self, number: Index) -> Index:
+        """The vector of the shared axis that a work-item has in a trip; of the last trip, some have
+        none.
+        """
+        return number * self.sizes.shares + self.share
+
     def _along(self) -> list[SSAValue]:
         """Sums of each row and each of the work-item's columns."""
         product, sizes, code = self.product, self.sizes, self.code
         width = sizes.width
         vectors = product.depth // width
-        columns = [self._column(number) for number in range(sizes.across)]
         packed = packed_codes(product) if sizes.packed else None
         if packed is not None:
-            walk = (self.job, product, sizes, packed, self.batch, self.share, columns)
+            walk = (self.job, product, sizes, packed, self.batch, self.share, self._columns)
             return PackedRows(*walk).totals()
 
         def trip(number: Index, held: list[SSAValue]) -> list[SSAValue]:
-            vector = number * sizes.shares + self.share
-            inside = code.is_below(vector, vectors, 1)
-            k = bounded(vector * width, product.depth, width)
-            right = [self.right.along_depth(column, k, width) for column in columns]
+            inside = code.is_below(self._vector(number), vectors, 1)
+            k = bounded(self._vector(number) * width, product.depth, width)
+            right = self._right_vectors(number)
             left = [self.left.along_depth(constant(n), k, width) for n in range(product.rows)]
             left, right = ([code.or_zeros(inside, value) for value in x] for x in (left, right))
             return add_products(code, product.element, left, right, held)
 
         zero = code.constant(0, memory_type(self.element), width)
         held = [zero] * (product.rows * sizes.across)
-        full = vectors // sizes.shares
-        unroll = max(1, min(4, MOST_SUMS // (4 * len(held) * width) * 2))
-        held = self._long(full, trip, held, unroll)
-        held = code.loop(full, ceil_div(vectors, sizes.shares), trip, held)
+        for number in range(self.early):
+            held = trip(constant(number), held)
+        full, trips = self._trips
+        held = self._long(self.early, full, trip, held, min(self._trips_at_once, max(full, 1)))
+        held = code.loop(max(full, self.early), trips, trip, held)
         return [across_lanes(code, "sum", self.element, value) for value in held]
 
     def _across(self) -> list[SSAValue]:
@@ -131,7 +181,7 @@ class _FewRows:
         zero = code.constant(0, memory_type(self.element), width)
         held = [zero] * product.rows
         whole = product.depth // (sizes.shares * STEPS)
-        held = self._long(whole, trip, held, 2)
+        held = self._long(0, whole, trip, held, 2)
         done = whole * sizes.shares * STEPS
         for number in range(ceil_div(product.depth - done, sizes.shares)):
             k = self.share + done + number * sizes.shares
@@ -145,6 +195,7 @@ class _FewRows:
 
     def _long(
         self,
+        first: int,
         trips: int,
         trip: Callable[[Index, list[SSAValue]], list[SSAValue]],
         held: list[SSAValue],
@@ -152,16 +203,16 @@ class _FewRows:
     ) -> list[SSAValue]:
         """A work-item's walk along the shared axis."""
         sums = [self.element.is_float] * len(held)
-        return long_loop(self.code, 0, trips, trip, held, sums, unroll, block=LONG_WALK)
+        return long_loop(self.code, first, trips, trip, held, sums, unroll, block=LONG_WALK)
 
     def _add_shares(self, totals: Sequence[SSAValue]) -> None:
         """Adds up the shares' sums, and writes what follows from them."""
         sizes, code = self.sizes, self.code
-        width, inside = lane_count(totals[0]), self._shares_inside(totals[0])
+        width, inside = lane_count(totals[0]), self._shares_inside
         totals = [self._sum_inside(total, inside) for total in totals]
         left, halves = sizes.shares // inside, self.product.halves
         results = [totals[n : n + halves] for n in range(0, len(totals), halves)]
-        if left == 1 and len(results) <= sizes.shares:
+        if self._writes_own:
             self._write_own(results, width)
             return
         stride = sizes.own + (1 if sizes.along else 0)
@@ -192,12 +243,23 @@ class _FewRows:
 
             code.when(code.is_below(number, len(results), 1), finish)
 
-    def _shares_inside(self, total: SSAValue) -> int:
+    @cached_property
+    def _shares_inside(self) -> int:
         """How many shares of a column are in a sub-group that can shuffle their sums."""
         sizes = self.sizes
-        if not can_shuffle(self.job, sizes.items, [element(total.type)]):
+        if not can_shuffle(self.job, sizes.items, [memory_type(self.element)]):
             return 1
         return min(sizes.shares, SUB_GROUP // (1 if sizes.along else min(sizes.own, SUB_GROUP)))
+
+    @cached_property
+    def _results(self) -> int:
+        """How many results, or vectors of them, a column's shares have together."""
+        return self.product.rows * (self.sizes.across // self.product.halves)
+
+    @cached_property
+    def _writes_own(self) -> bool:
+        """Whether each share has all sums, and so writes one result of its own."""
+        return self._shares_inside == self.sizes.shares and self._results <= self.sizes.shares
 
     def _sum_inside(self, total: SSAValue, inside: int) -> SSAValue:
         """The sum of the shares of a sub-group, in each of them."""
@@ -218,20 +280,45 @@ class _FewRows:
             sums = [code.select(mine, own, later) for own, later in pairs]
 
         def write() -> None:
-            self._write(bounded(self.share, len(results), 1), self.own, sums, width)
+            self._write(self._own_result, self.own, sums, width)
 
         code.when(code.is_below(self.share, len(results), 1), write)
+
+    @property
+    def _own_result(self) -> Index:
+        """The number of the result that the share writes."""
+        return bounded(self.share, self._results, 1)
 
     def _sum(self, left: SSAValue, right: SSAValue) -> SSAValue:
         return combine(self.code, "sum", self.element, left, right)
 
+    def _place(self, number: Index, own: Index, width: int) -> tuple[Index, Index, Index]:
+        """The row of a result, its column, and that brought inside the result."""
+        across = self.sizes.across // self.product.halves
+        column = self._result(number % across, own)
+        row = bounded(number // across, self.product.rows, 1)
+        columns = self.product.columns // self.product.halves
+        return row, column, bounded(column, columns, width) + lanes(width)
+
+    def _read_ahead(self) -> None:
+        """Reads what the work-item's own result needs besides the sums: memory answers while they
+        are added up.
+        """
+        product, width = self.product, 1 if self.sizes.along else self.sizes.width
+        row, _, column = self._place(self._own_result, self.own, width)
+        full = (*product.batch, product.rows, product.columns // product.halves)
+        index = (*self.batch, row, column)
+        self.job.read_ahead(
+            self.job.evaluator(width),
+            product.node,
+            lambda node: reshaped_index(index, full, node.shape),
+        )
+
     def _write(self, number: Index, own: Index, sums: Sequence[SSAValue], width: int) -> None:
         """Evaluates and stores what follows from neighbouring sums of a row, or of each half."""
         job, product, halves = self.job, self.product, self.product.halves
-        across, columns = self.sizes.across // halves, product.columns // halves
-        column = self._result(number % across, own)
-        row = bounded(number // across, product.rows, 1)
-        safe = bounded(column, columns, width) + lanes(width)
+        columns = product.columns // halves
+        row, column, safe = self._place(number, own, width)
 
         def write() -> None:
             evaluator = job.evaluator(width)

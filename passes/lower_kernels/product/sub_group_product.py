@@ -9,7 +9,7 @@ multiplied. The last blocks have nothing left to copy: they are a second loop, s
 need not test for it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import f32
@@ -76,10 +76,16 @@ class SubGroupProduct:
         return self.sizes.stages - 1
 
     def begin(self, blocks: int) -> None:
-        """Starts the copies of the first blocks."""
+        """Starts the copies of the first blocks: of the right operand, which may be weights, while
+        stages before this one end.
+        """
+        left, right = self.panels
+        for number in range(min(self._ahead, blocks)):
+            self._start(right, constant(number))
+        self.code.await_stages()
         for number in range(self._ahead):
             if number < blocks:
-                self._start(constant(number))
+                self._start(left, constant(number))
             self.code.effect(kernel.CommitCopiesOp, [])
 
     def sums(self, blocks: int) -> list[SSAValue]:
@@ -115,7 +121,8 @@ class SubGroupProduct:
             last = step + 1 == self.steps
             following = [] if last else self._fragments(number, step + 1)
             if later is not None and step < parts:
-                self._start(later, step, parts)
+                for panel in self.panels:
+                    self._start(panel, later, step, parts)
             if step + 1 == parts:
                 self.code.effect(kernel.CommitCopiesOp, [])
             if last:
@@ -135,13 +142,12 @@ class SubGroupProduct:
     def _read(self, block: Index) -> list[list[SSAValue]]:
         return [[] if panel.kept else panel.read(block) for panel in self.panels]
 
-    def _start(self, block: Index, part: int = 0, parts: int = 1) -> None:
-        """Starts a part of the copies of operands that lie in memory as the unit takes them."""
-        for panel in self.panels:
-            if panel.asynchronous:
-                count = panel.pieces.turns
-                turns = range(count * part // parts, count * (part + 1) // parts)
-                panel.copy(block, panel.stage(block), [], turns)
+    def _start(self, panel: Panel, block: Index, part: int = 0, parts: int = 1) -> None:
+        """Starts a part of the copies of an operand that lies in memory as the unit takes it."""
+        if panel.asynchronous:
+            count = panel.pieces.turns
+            turns = range(count * part // parts, count * (part + 1) // parts)
+            panel.copy(block, panel.stage(block), [], turns)
 
     def _finish(self, block: Index, values: Sequence[list[SSAValue]]) -> None:
         """Stores the operands that were computed."""
@@ -176,27 +182,36 @@ class SubGroupProduct:
                 result[place] = op.result
         return result
 
-    def results(self, totals: Mapping[int, SSAValue]) -> Iterator[tuple[Index, Index, SSAValue]]:
+    def results(
+        self, totals: Iterable[tuple[Index, SSAValue]]
+    ) -> Iterator[tuple[Index, Index, SSAValue]]:
         """Rows and columns in the group's tile of some of the work-item's sums, by their numbers,
         two columns at a time.
+        """
+        for number, total in totals:
+            for half, (row, column) in enumerate(self.places(number)):
+                lanes_of = (half, 2 + half) if self.transposed else (2 * half, 2 * half + 1)
+                pair = self.code.joined([lane_of(self.code, total, n) for n in lanes_of])
+                yield row, column, pair
+
+    def places(self, number: Index) -> list[tuple[Index, Index]]:
+        """The row, and the first of two columns, of either half of a sum of that number.
 
         Each quarter of a sub-group holds two neighbouring columns of two rows of eight.
         """
         left, right = self.panels
         lane, across = self.place % SUB_GROUP, self.tiles[1]
-        for number, total in totals.items():
-            first, second = number // across, number % across
-            for half in range(2):
-                if self.transposed:
-                    row = left.own_place(second, lane % 4 * 2 + half, False)
-                    column = right.own_place(2 * first, lane // 4, True)
-                    lanes_of = (half, 2 + half)
-                else:
-                    row = left.own_place(2 * first + half, lane // 4, True)
-                    column = right.own_place(second, lane % 4 * 2, False)
-                    lanes_of = (2 * half, 2 * half + 1)
-                pair = self.code.joined([lane_of(self.code, total, n) for n in lanes_of])
-                yield self.row + row, self.column + column, pair
+        first, second = number // across, number % across
+        found: list[tuple[Index, Index]] = []
+        for half in range(2):
+            if self.transposed:
+                row = left.own_place(second, lane % 4 * 2 + half, False)
+                column = right.own_place(first * 2, lane // 4, True)
+            else:
+                row = left.own_place(first * 2 + half, lane // 4, True)
+                column = right.own_place(second, lane % 4 * 2, False)
+            found.append((self.row + row, self.column + column))
+        return found
 
     def dealt_results(
         self, totals: Sequence[SSAValue], tiles: int

@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects.types import ELEMENT_TYPES
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Index, constant
+from mgn.passes.kernels.index_maps import bounded
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.scalar import combine
@@ -34,6 +35,9 @@ from mgn.passes.schedules.product.matrix_tiles import (
     TensorTiling,
 )
 from mgn.passes.schedules.product.operand_copies import held_element
+
+MOST_AHEAD = 4
+"""Sums of a work-item, of four numbers each, up to which the rest of its results is read early."""
 
 
 def lower_tensor(job: Job, product: Product, name: str) -> Launch:
@@ -102,7 +106,21 @@ class _Tensor:
         if sizes.groups:
             loop = GroupSums(code, sizes, self.panels, self.memory, self.place, blocks)
             return loop.totals()
+        if sizes.slices > 1:
+            self._read_ahead()
         return self.sub_group.sums(blocks)
+
+    def _read_ahead(self) -> None:
+        """Reads what the work-item's results need besides the sums, if they are few: memory answers
+        while the sums are added up.
+        """
+        down, across = self.sub_group.tiles
+        numbers = self._own_sums(down * across)
+        if len(numbers) > MOST_AHEAD:
+            return
+        for number in numbers:
+            for row, column in self.sub_group.places(bounded(number, down * across, 1)):
+                self._tile_results.read_ahead(self.first_row + row, self.first_column + column, 2)
 
     def _find_rows(self, blocks: int) -> None:
         """Finds the reductions of the tile's rows, and the rows themselves where they are kept."""
@@ -115,55 +133,50 @@ class _Tensor:
             kept.fill()
 
     def _add_slices(self, totals: list[SSAValue]) -> None:
-        """The slices meet in local memory. Each adds up and writes a share of the sums."""
+        """The slices meet in local memory. Each adds up and writes a share of the sums: the same
+        code for all, which is short.
+        """
         sizes, code = self.sizes, self.code
         square = sizes.items // sizes.slices
         handed = code.local(f32, sizes.sums)
-        inner = self.place % square
-        count = len(totals)
-        shares = [
-            range(count * owner // sizes.slices, count * (owner + 1) // sizes.slices)
-            for owner in range(sizes.slices)
-        ]
+        inner, count = self.place % square, len(totals)
 
-        def spot(other: Index | int, number: int) -> SSAValue:
-            return code.index((inner + number * square) * 4 + other * (count * square * 4))
+        def spot(other: Index, number: Index) -> Index:
+            return (inner + number * square) * 4 + other * (count * square * 4)
 
-        def hand_over(share: range) -> None:
-            for number in share:
-                code.store(totals[number], handed, spot(self.slice, number), 4)
+        def total(number: Index) -> SSAValue:
+            places = [spot(constant(other), number) for other in range(sizes.slices)]
+            parts = [code.load(handed, code.index(place), 4, 4) for place in places]
+            return reduce(self._added, parts)
 
-        def finish(owner: int) -> None:
-            found: dict[int, SSAValue] = {}
-            for number in shares[owner]:
-                parts = [
-                    totals[number]
-                    if other == owner
-                    else code.load(handed, spot(constant(other), number), 4, 4)
-                    for other in range(sizes.slices)
-                ]
-                found[number] = reduce(self._added, parts)
-            self._results(self.sub_group.results(found))
-
-        for owner, share in enumerate(shares):
-            code.when(self._is_slice("ne", owner), lambda share=share: hand_over(share))
+        for number, own in enumerate(totals):
+            code.store(own, handed, code.index(spot(self.slice, constant(number))), 4)
         code.barrier()
-        for owner in range(sizes.slices):
-            code.when(self._is_slice("eq", owner), lambda owner=owner: finish(owner))
+        for number in self._own_sums(count):
+            inside = code.is_below(number, count, 1)
+            number = bounded(number, count, 1)
+            code.when(inside, lambda number=number: self._write_pair(number, total(number)))
+
+    def _own_sums(self, count: int) -> list[Index]:
+        """The numbers of the sums that the work-item's slice writes; some may be past the last."""
+        each = ceil_div(count, self.sizes.slices)
+        return [self.slice * each + number for number in range(each)]
+
+    def _write_pair(self, number: Index, total: SSAValue) -> None:
+        self._results(self.sub_group.results([(number, total)]))
 
     def _added(self, left: SSAValue, right: SSAValue) -> SSAValue:
         return combine(self.code, "sum", ELEMENT_TYPES["f32"], left, right)
 
-    def _is_slice(self, predicate: str, number: int) -> SSAValue:
-        own = (self.code.index(self.slice), self.code.index(number))
-        return self.code.compare_integers(predicate, *own)
-
     def _results(self, pieces: Iterable[tuple[Index, Index, SSAValue]]) -> None:
         """Writes pieces of the sub-group's tile."""
-        apart = self.product.columns % 2 != 0
-        results = TileResults(self.job, self.product, self.batch, True, True, apart)
         for row, column, piece in pieces:
-            results.write(self.first_row + row, self.first_column + column, piece)
+            self._tile_results.write(self.first_row + row, self.first_column + column, piece)
+
+    @property
+    def _tile_results(self) -> TileResults:
+        apart = self.product.columns % 2 != 0
+        return TileResults(self.job, self.product, self.batch, True, True, apart)
 
     def _pieces(self, totals: list[SSAValue]) -> Iterator[tuple[Index, Index, SSAValue]]:
         """Sums side by side, with the row and the column of the first one in the tile."""
@@ -173,7 +186,9 @@ class _Tensor:
         tiles = self._shuffled_tiles()
         if tiles > 1:
             return self.sub_group.shuffled_results(totals, tiles)
-        return self.sub_group.results(dict(enumerate(totals)))
+        return self.sub_group.results(
+            (constant(number), total) for number, total in enumerate(totals)
+        )
 
     def _tiles_of_a_piece(self) -> int:
         """Over how many tiles of a row a piece of 16 bytes of results goes; 1 where there are no

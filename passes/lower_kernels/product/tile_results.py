@@ -45,6 +45,19 @@ class TileResults:
         for lane in range(width):
             self._write(row, column + lane, lane_of(self.job.code, total, lane), 1)
 
+    def read_ahead(self, row: Index, column: Index, width: int) -> None:
+        """Reads what so many neighbouring results need besides the sums, as `write` will."""
+        if self.product.halves > 1 or self.apart:
+            return
+        row, column, _ = self._inside(row, column, self.product.columns, width)
+        evaluator = self.job.evaluator(width)
+        place = (self.batch, row, column + lanes(width))
+        self.job.read_ahead(
+            evaluator,
+            self.product.node,
+            lambda node: self.product.result_index(node, *place),
+        )
+
     def _pairs(self, total: SSAValue) -> list[SSAValue]:
         """Two neighbouring sums each."""
         code = self.job.code

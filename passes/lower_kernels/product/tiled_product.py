@@ -39,6 +39,10 @@ LARGEST_STEP = 4
 """Tiles begin at multiples of this where sizes allow, so that vectors are aligned."""
 
 
+MOST_AHEAD = 4
+"""Vectors of a work-item's results up to which the rest of them is read early."""
+
+
 def lower_tiled(job: Job, product: Product) -> Launch:
     """Writes a contraction kernel of local-memory tiles."""
     return _Tiled(job, product).write()
@@ -68,11 +72,17 @@ class _Tiled:
             Copier(operand, sizes, panel, self.place)
             for operand, panel in zip(operands, panels, strict=True)
         ]
-        known = all(copier.held.inputs for copier in self.copiers)
-        waiting = self._first_blocks() if known else None
+        left, right = self.copiers
+        rights = self._first_blocks(right) if right.held.inputs else None
+        self.code.await_stages()
+        lefts = self._first_blocks(left) if left.held.inputs else None
         rows = (self.batch, self.first_row, sizes.tile_rows)
         RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
-        totals = self._sums(panels, self._first_blocks() if waiting is None else waiting)
+        if sizes.slices > 1:
+            self._read_ahead()
+        lefts = self._first_blocks(left) if lefts is None else lefts
+        rights = self._first_blocks(right) if rights is None else rights
+        totals = self._sums(panels, [[*a, *b] for a, b in zip(lefts, rights, strict=True)])
         if sizes.slices > 1:
             self._add_slices(totals)
         else:
@@ -95,10 +105,12 @@ class _Tiled:
         """Blocks of the shared axis."""
         return ceil_div(self.product.depth, self.sizes.steps)
 
-    def _first_blocks(self) -> list[list[SSAValue]]:
-        """What is read before the first block is multiplied; of rows that are reduced meanwhile."""
+    def _first_blocks(self, copier: Copier) -> list[list[SSAValue]]:
+        """What is read of an operand before the first block is multiplied: of weights while stages
+        before this one end, of other inputs while rows are reduced.
+        """
         count = min(self.sizes.ahead, self.blocks)
-        return [self._read(constant(number)) for number in range(count)]
+        return [copier.read(constant(number)) for number in range(count)]
 
     def _sums(self, panels: tuple[Panel, Panel], first: list[list[SSAValue]]) -> list[SSAValue]:
         """The work-item's sums over its slices of the shared axis.
@@ -214,6 +226,7 @@ class _Tiled:
         """
         sizes, code = self.sizes, self.code
         tile, meeting = sizes.tile_rows * sizes.tile_columns, sizes.meeting
+        results = self._tile()
         code.barrier()
         if meeting < sizes.slices:
             lower = code.is_below(self.slice, meeting, 1)
@@ -231,22 +244,41 @@ class _Tiled:
         else:
             self._put(totals, self._places(self.slice))
         code.barrier()
-        vectors, across = tile // sizes.width, sizes.tile_columns // sizes.width
-
-        results = self._tile()
 
         def add_up(number: Index) -> None:
             total = self._sum_at(number * sizes.width)
             for n in range(1, meeting):
                 part = self._sum_at(number * sizes.width + n * tile)
                 total = combine(code, "sum", self.element, total, part)
-            row, column = number // across, number % across * sizes.width
-            results.write(self.first_row + row, self.first_column + column, total)
+            results.write(*self._place_of(number), total)
 
-        pieces = Pieces(code, vectors, sizes.items, self.place)
-        for turn in range(pieces.turns):
-            number = bounded(pieces.number(turn), vectors, 1)
-            pieces.inside(turn, lambda number=number: add_up(number))
+        for turn in range(self._pieces.turns):
+            self._pieces.inside(turn, lambda turn=turn: add_up(self._own_piece(turn)))
+
+    @property
+    def _pieces(self) -> Pieces:
+        """The vectors of the tile's results, which the work-items of all slices write."""
+        sizes = self.sizes
+        vectors = sizes.tile_rows * sizes.tile_columns // sizes.width
+        return Pieces(self.code, vectors, sizes.items, self.place)
+
+    def _own_piece(self, turn: int) -> Index:
+        """The number of the vector that a work-item writes in a turn, or the last one."""
+        return bounded(self._pieces.number(turn), self._pieces.count, 1)
+
+    def _place_of(self, number: Index) -> tuple[Index, Index]:
+        """The row and the first column of a vector of results."""
+        across = self.sizes.tile_columns // self.sizes.width
+        row, column = number // across, number % across * self.sizes.width
+        return self.first_row + row, self.first_column + column
+
+    def _read_ahead(self) -> None:
+        """Reads what the work-item's results need besides the sums, if they are few: memory answers
+        while the sums are added up.
+        """
+        turns = self._pieces.turns
+        for turn in range(turns if turns <= MOST_AHEAD else 0):
+            self._tile().read_ahead(*self._place_of(self._own_piece(turn)), self.sizes.width)
 
     def _places(self, slice: Index) -> list[Index]:
         """Where local memory holds the work-item's sums as those of a slice."""

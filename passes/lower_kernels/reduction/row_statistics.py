@@ -79,6 +79,9 @@ class RowStatistics:
         """
         if not self.needed:
             return
+        if self.size == 1 and kept is None:
+            self._give_only_row()
+            return
         job, code, sizes = self.job, self.job.code, self._grouping
         buffers = {
             node: code.local(memory_type(node.element), self.size)
@@ -112,6 +115,16 @@ class RowStatistics:
             job.given[node] = lambda index, node=node, buffer=buffer: code.load(
                 buffer, code.index(self._row_of(node, index) - self.first)
             )
+
+    def _give_only_row(self) -> None:
+        """Gives the reductions of the tile's only row. All work-items have them, so that none goes
+        through local memory, and no barrier holds back what is read next.
+        """
+        job = self.job
+        (evaluator,) = self._reduced([ZERO])
+        for node in values_of_rows(job.body, self.product):
+            value = evaluator.at(node, self._index(node, ZERO))
+            job.given[node] = lambda _, value=value: value
 
     def _bounded(self, step: Index) -> Index:
         """A vector of a row, or the last one; always the same index, so that it is read once."""

@@ -243,7 +243,7 @@ class Panel(OperandCopies):
         """
         return not self.by_depth and self.name == "tf32"
 
-    def own_place(self, eight: int, inner: Index, sixteen: bool) -> Index:
+    def own_place(self, eight: Index | int, inner: Index, sixteen: bool) -> Index:
         """The row or column, in a sub-group's tile, of the n-th of a fragment's eight."""
         if self.spread and sixteen:
             return inner * 2 + (eight // 2 * 16 + eight % 2)

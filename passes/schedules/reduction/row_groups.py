@@ -39,6 +39,11 @@ READ_ROWS = 16
 USUAL_ITEMS = 512
 """Larger groups leave units idle at barriers; they are for rows that need so many registers."""
 
+SHORT_ITEMS = 64
+"""Work-items of a group whose columns are so short that each of them keeps a vector of whole ones:
+it waits for memory once, and for no other.
+"""
+
 WIDE_VECTORS, WIDE_ITEMS = 32, 256
 """Vectors of columns side by side, and work-items, of a group where there are many columns."""
 
@@ -148,10 +153,14 @@ def _only_reads(request: Request, space: RowSpace) -> bool:
 
 
 def _across(request: Request, space: RowSpace, local: int) -> Grouping:
-    """Few columns make groups as narrow as a segment of memory, with many work-items for each."""
+    """Few columns make groups as narrow as a segment of memory, with many work-items for each.
+    Short ones have one.
+    """
     inner = next(size for size in reversed(space.kept_shape) if size != 1)
     width, units = dividing_lanes(inner, request.number("lanes", 4)), request.number("units", 1)
     vectors = space.rows // width
+    if space.length * width <= KEPT_ELEMENTS:
+        return Grouping(min(SHORT_ITEMS, local, power_above(vectors)), 1, False, width)
     side_by_side, most = WIDE_VECTORS, min(local, WIDE_ITEMS)
     if vectors < 2 * WIDE_VECTORS * units:
         inputs = [(node.count, node.element.bytes) for node in request.body.inputs]
