@@ -236,7 +236,7 @@ def test_sums_over_a_long_axis_begin_anew_in_blocks(
         monkeypatch.setattr(module, "MOST_UNIT", 8)
     runs: list[Run] = []
     for depth, computed, entries in (
-        (1040, False, {"groups": 0} | TILINGS[3]),
+        (1040, False, {"groups": 0, "slices": 1} | TILINGS[3]),
         (1040, False, GROUPS | TILINGS[1]),
         (1042, True, GROUPS | TILINGS[1]),
     ):
