@@ -388,7 +388,7 @@ def compile_lowered(
     from mgn.tuning.tuner import Tuner
 
     form = choose_target(target, device)
-    store = ScheduleStore.default(f"{device.identity}/{form}")
+    store = ScheduleStore.default(f"{device.measured_identity}/{form}")
     trial = DeviceTrials(device, recipe.device, form) if tune else None
 
     def compiled(ir: ModuleOp, saturation: "SaturateOptions | None") -> Compiled:

@@ -37,8 +37,15 @@ class ComputeDevice:
 
     @property
     def identity(self) -> str:
-        """What must be equal for a cached binary or a measured figure to be used again."""
+        """What must be equal for a cached binary to be used again."""
         return f"{self.platform}/{self.name}/{self.driver}/{self.handle.version}"
+
+    @property
+    def measured_identity(self) -> str:
+        """What must be equal for a measured figure to be used again. A process that may use fewer
+        cores has a slower device.
+        """
+        return f"{self.identity}/{self.handle.max_compute_units}"
 
     @property
     def accepts_spirv(self) -> bool:

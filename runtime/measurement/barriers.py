@@ -64,7 +64,7 @@ def barrier_seconds(device: ComputeDevice, again: bool = False) -> float:
     if not merging_is_on() or not _may_have_one(device.handle):
         return 0.0
     root = cache_folder()
-    name = hashlib.sha256(f"{_VERSION} {device.identity}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{_VERSION} {device.measured_identity}".encode()).hexdigest()[:32]
     path = None if root is None else root / "devices" / f"{name}-barrier.json"
     known = None if again or path is None else _seconds_of(kept_file(path, _MOST_BYTES))
     if known is not None:

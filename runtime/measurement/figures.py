@@ -102,7 +102,7 @@ def _speeds(device: ComputeDevice, figures: dict[str, Any], again: bool) -> Spee
     and two compilations of one program, choose kernels by them.
     """
     root = cache_folder()
-    name = hashlib.sha256(f"{_VERSION} {device.identity}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(f"{_VERSION} {device.measured_identity}".encode()).hexdigest()[:32]
     path = None if root is None else root / "devices" / f"{name}.json"
     known = None if again or path is None else _read(path)
     if known is not None and path is not None and not _in_doubt(known, path):

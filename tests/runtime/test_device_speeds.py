@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,26 @@ def test_a_machine_that_never_agrees_is_not_measured_for_ever(
         describe(device)
         make_older(tmp_path)
     assert worse.rounds == figures.MOST_ROUNDS
+
+
+class OtherCores:
+    """Stands for a device's handle in a process that may use another number of cores."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle, self.max_compute_units = handle, handle.max_compute_units + 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.handle, name)
+
+
+def test_speeds_are_kept_for_each_number_of_cores(
+    device: ComputeDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(monkeypatch, 0.5, 0.5)
+    describe(device)
+    machine(monkeypatch, 1.0, 1.0)
+    assert describe(replace(device, handle=OtherCores(device.handle)))["rates"]["f32"] == 4e11
+    assert describe(device)["rates"]["f32"] == 2e11
 
 
 @pytest.mark.parametrize(
