@@ -1,8 +1,8 @@
 """Canonical forms of single operations: the table that `simplify` applies.
 
 In: an operation that does not fold (`dialects/mgn/fold.py`). Out: the values that replace its
-results, bit for bit equal to them, or None. Each row is a form of one operation, by name; its
-function is given an emitter, the operation and its values.
+results, bit for bit equal to them, or None. Each row has the name of an operation and a function.
+The function gets an emitter, the operation and its values.
 """
 
 from collections.abc import Callable, Sequence
@@ -93,7 +93,7 @@ def _concat_parts(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAValue 
 
 
 def _movement_of_splat(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAValue | None:
-    """A movement of one value everywhere is that value everywhere."""
+    """Movement of a tensor whose elements are all equal gives such a tensor again."""
     inner = defining(op.operands[0], "broadcast_to")
     if inner is None or shape_of(inner.operands[0]):
         return None
@@ -101,7 +101,7 @@ def _movement_of_splat(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAV
 
 
 def _reduction_of_single(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAValue | None:
-    """A reduction over axes of size 1 moves nothing; a sum begins at 0, which -0 does not leave."""
+    """A reduction over axes of size 1 only drops them. A sum also adds 0, so that -0 becomes +0."""
     x = op.operands[0]
     shape = shape_of(x)
     if any(shape[axis] != 1 for axis in values["axis"]):
@@ -186,7 +186,7 @@ def canonical_form(b: Emitter, op: Operation) -> Sequence[SSAValue] | None:
 
 
 def _splat(b: Emitter, op: ConstantOp) -> Sequence[SSAValue] | None:
-    """A constant that is the same everywhere as a scalar that is broadcast."""
+    """A constant whose elements are all equal, as a scalar and a broadcast."""
     array = op.array
     if array.ndim == 0 or array.size == 0:
         return None
@@ -215,7 +215,7 @@ def _narrowed(b: Emitter, op: TensorOp) -> Sequence[SSAValue] | None:
 def _partly_narrowed(
     b: Emitter, op: TensorOp, sources: Sequence[SSAValue]
 ) -> Sequence[SSAValue] | None:
-    """Reads as many operands before their broadcast as the result's shape allows."""
+    """The same with as many operands before their broadcast as the result's shape allows."""
     operands = list(op.operands)
     for i, source in enumerate(sources):
         trial = [*operands[:i], source, *operands[i + 1 :]]

@@ -1,8 +1,8 @@
 """Rows of `arith` and `math`: operation class → SPIR-V instructions.
 
-Floats follow IEEE 754 strictly: nothing is contracted or re-associated. f16 and bf16 results are
-rounded after each operation. Integers wrap; division by zero gives 0 and never traps; a shift takes
-its count modulo the width. Scalars and vectors share their rows.
+Floats follow IEEE 754 strictly: no operations are contracted or re-associated. f16 and bf16 results
+are rounded after each operation. Integers wrap. Integer division by zero gives 0 and never traps. A
+shift takes its count modulo the width. Scalars and vectors share their rows.
 """
 
 from typing import Any
@@ -47,7 +47,7 @@ INTEGER_EXTREMA: dict[type[Operation], tuple[str, str]] = {
     arith.MaxUIOp: ("u_max", "OpLogicalOr"),
     arith.MinUIOp: ("u_min", "OpLogicalAnd"),
 }
-"""The function on integers, and the instruction on i1, whose signed true is -1."""
+"""The function on integers, and the instruction on i1. As a signed number, true is -1."""
 
 SHIFTS: dict[type[Operation], str] = {
     arith.ShLIOp: "OpShiftLeftLogical",

@@ -1,7 +1,8 @@
 """Windows of images whose channels are last, as rows of a product's left operand.
 
-In: a value `[N·places, sizes·C]`. Out: `ChannelWindows`: the images below it, with their padding
-apart, and how windows lie over them. Channels of an element of a window are neighbours in memory.
+In: a value `[N·places, sizes·C]`. Out: `ChannelWindows`: the images that it is made of, their
+padding, and how windows lie over them. The channels of an element of a window are neighbours in
+memory.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,8 @@ from mgn.passes.kernels.index import Index
 
 @dataclass(frozen=True)
 class ChannelWindows:
-    """`image` is what windows slide over, `[N, places …, C]` with its padding by `value`, and
-    `source` what is padded; `low` says by how much before its first place along each axis.
+    """Windows slide over `image`, `[N, places …, C]`, which is `source` with a padding of `value`.
+    `low` is the padding before the first place along each axis.
     """
 
     windows: Node

@@ -3,9 +3,9 @@
 In: a body that reads `windows`. Out: `WindowPlanes`: where the windows stand in it, what is copied
 of which operand, and where a copy has an element of a window.
 
-A copy holds a band of rows of one channel. Where windows slide by more than one element, elements
-that follow each other in the same place of windows lie side by side: a plane of its own for each
-phase of the strides. So neighbouring windows read neighbours, wherever padding begins.
+A copy holds a band of rows of one channel. Windows may slide by a stride of more than one element.
+Then the copy has a plane for each phase of the stride: elements that are a stride apart lie side by
+side. So neighbouring windows read neighbours, wherever padding begins.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ from mgn.passes.kernels.product import Product
 from mgn.passes.kernels.rows import RowSpace
 
 MOST_ELEMENTS = 49
-"""Elements of a window up to which all are written out, one after the other; and of a row of a
-larger window.
+"""Up to so many elements of a window are written out, one after the other. The same number holds
+for a row of a larger window.
 """
 
 WRITTEN_OUT = 16
@@ -34,8 +34,8 @@ LONGEST_ROW, LEAST_ROW = 10, 6
 """Columns of a product that are taken as a row of places."""
 
 MOST_STRIDE, MOST_STRIDE_REDUCED = 2, 8
-"""The largest stride of windows whose phases are told apart while vectors are copied: of products,
-and of reductions, which have no better way to read them.
+"""The largest strides whose phases a copy by vectors separates: for products, and for reductions.
+Reductions have no better way to read such windows.
 """
 
 REDUCED = frozenset({"sum", "max_reduce", "min_reduce"})
@@ -51,8 +51,9 @@ Pair = tuple[int, int]
 class WindowPlanes:
     """Windows over the last two axes of a value, or over its last one: a plane is then one row.
 
-    `view` is the windows with the axes of their elements first, `source` what is copied, in
-    padding of `value`. Plain columns of a product are both: windows of one element.
+    `view` is the windows with the axes of their elements first. `source` is copied, with a padding
+    of `value`. Where plain columns of a product are taken for windows of one element, they are
+    both.
     """
 
     view: Node
@@ -127,15 +128,13 @@ class Band:
         return phase * self.phase_size + row // down * self.stride + column // across
 
     def element(self, y: Index, x: Index) -> Index:
-        """How far an element of a window is from where its place is: row times `stride`, and
-        column.
-        """
+        """The distance of an element of a window from the window's place in the copy."""
         apart_y, apart_x = self.planes.dilation
         return self.at(y * apart_y, x * apart_x)
 
 
 def planes_of_reduction(body: Body, space: RowSpace) -> WindowPlanes | None:
-    """The windows whose elements a body reduces, if these are all that depends on places."""
+    """The windows whose elements a body reduces. None if another value depends on places."""
     reductions = body.of_kind(Kind.REDUCTION)
     if any(space.is_full(node) or node.name not in REDUCED for node in reductions):
         return None
@@ -159,8 +158,8 @@ def planes_of_reduction(body: Body, space: RowSpace) -> WindowPlanes | None:
 
 
 def _views(root: Node, space: RowSpace) -> set[Node] | None:
-    """What an operand is computed from, element by element, that differs from place to place; None
-    where that is no movement.
+    """The values that differ from place to place, from which an operand is computed element by
+    element. None where one of them is no movement.
     """
     found, pending = set[Node](), [root]
     while pending:
@@ -183,8 +182,8 @@ def _is_uniform(node: Node, space: RowSpace) -> bool:
 
 
 def planes_of_view(view: Node, most: int = MOST_STRIDE) -> WindowPlanes | None:
-    """The planes that windows slide over by `most` elements at most, of windows with the axes of
-    their elements first.
+    """The planes that windows slide over, for windows with the axes of their elements first. Their
+    strides are `most` at most.
     """
     if view.name != "transpose" or view.operands[0].name != "windows":
         return None
@@ -224,8 +223,8 @@ def _pair(numbers: tuple[int, ...], first: int) -> Pair:
 
 
 def planes_of_product(product: Product) -> WindowPlanes | None:
-    """The windows that are the right operand of a product, which has a column for each place and a
-    step for each element of each channel.
+    """The windows that are the right operand of a product. The product has a column for each place,
+    and its shared axis has each element of each channel.
     """
     node = product.node
     if node.values["transpose_a"] or node.values["transpose_b"] or product.halves != 1:

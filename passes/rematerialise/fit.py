@@ -1,12 +1,13 @@
 """The plan of least price that fits into so many bytes.
 
-In: a problem with states written last, and one with states written as soon as may be; the bytes of
-the arena. Out: `Fitted`, a plan that fits, or the one of least memory that was found.
+In: a problem with states written last, the same with states written early, and the bytes of the
+arena. Out: `Fitted`, a plan that fits, or the plan of least memory that was found.
 
-What costs nothing comes first: the order of the program, other orders, states written early. Then
-tasks run again. A programme says which, in the order of least memory (`programme.py`). Where it has
-no plan, or none near its bound, steps down from each order look for one (`descent.py`). A plan
-whose arena has room left computes again only what there is no room for (`_improved`).
+Plans without repeated tasks come first: the order of the program, other orders, states written
+early. Then tasks run again. A linear programme says which, in the order of least memory
+(`programme.py`). Where it has no plan, or none near its bound, steps down from each order look for
+one (`descent.py`). Where a plan leaves room in the arena, it is improved: it keeps more values and
+computes fewer again (`_improved`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,27 +33,29 @@ IMPROVED = 2
 """How many plans are improved: those of least price."""
 
 MOST_TRIED, GOOD = 200, 1.01
-"""How many values an improved plan may try to keep; and how near to the bound it need not."""
+"""How many values an improved plan may try to keep. A plan within the second factor of its bound is
+not improved.
+"""
 
 ATTEMPTS = 2
-"""How often a plan is improved whose values, once packed, have no room."""
+"""How often a plan is improved again after its values, once packed, had no room."""
 
 MOST_RUNS, MOST_MORE = 800_000, 200_000
-"""Runs of tasks in the plans that steps down look at: some seconds of the processor. And where a
-programme has a plan.
+"""Runs of tasks in the plans that steps down look at, which take some seconds of the processor. The
+second number holds where a programme has a plan.
 """
 
 TIGHTER, OF_ALL = (1.0, 0.97, 0.93, 0.87), 0.9
-"""Parts of the arena that a programme may fill: gaps between values take the rest. And the part of
-the room before that a programme has where those come to nothing: first of the arena without
-repeated tasks.
+"""Parts of the arena that a programme may fill: gaps between values take the rest. Where none of
+them gives a plan, each further programme has `OF_ALL` of the room before. The first of these has
+that part of the arena without repeated tasks.
 """
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A plan, the bytes of its arena, whether states are written early, the seconds of repeated
-    tasks, and the least that these can be in its order.
+    """A plan, the bytes of its arena, and whether states are written early. It has the seconds of
+    repeated tasks, and a lower bound of these for its order.
     """
 
     plan: Plan
@@ -135,8 +138,8 @@ def _fitted(plain: Fitted, problem: Problem, plan: Plan) -> Fitted:
 
 
 def _rank(item: Fitted, room: int) -> tuple[int, float]:
-    """First what fits, states written last before such written early, by its seconds; then the
-    rest, by the arena.
+    """Plans that fit come first, by their seconds, those with states written last before the
+    others. Then come the rest, by the arena.
     """
     return (int(item.early), item.seconds) if item.arena <= room else (2, item.arena)
 
@@ -144,9 +147,9 @@ def _rank(item: Fitted, room: int) -> tuple[int, float]:
 def _programmed(
     problem: Problem, order: Sequence[int], rooms: Sequence[int], room: int, plain: Fitted
 ) -> list[Fitted]:
-    """Plans of programmes of these rooms, up to the first that fits. A programme counts more than
-    lives while a chain runs, so one of more room may come to a plan that fits; so may one of less
-    room, whose plan a smaller arena would have.
+    """Plans of programmes with these rooms, up to the first that fits. A programme counts more
+    bytes than live while a chain runs, so a programme with more room may give a plan that fits. So
+    may one with less room: its plan is that of a smaller arena.
     """
     found: list[Fitted] = []
     bound = 0.0
@@ -188,7 +191,9 @@ def _plans(programme: Programme, solution: Solution, room: int, plain: Fitted) -
 
 
 def _improved(programme: Programme, fitted: Fitted, chosen: np.ndarray, room: int) -> Fitted:
-    """A plan of the same kind that keeps more, where there is room: what saves most comes first."""
+    """A plan of the same kind that keeps more values where there is room. Values that save most
+    come first.
+    """
     problem = programme.stages.problem
     tasks, maker = problem.tasks, problem.maker
     again = _again(fitted.plan)

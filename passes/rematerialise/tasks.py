@@ -16,12 +16,13 @@ Copy = tuple[int, int]
 
 @dataclass(frozen=True)
 class Task:
-    """A launch. Values are numbers of those that lie in the arena; what lies elsewhere has none.
+    """A launch. Its values are the numbers of those that lie in the arena; other values have none.
 
-    `over` has pairs of a value read and one written that may take its place. `ahead_of` are the
-    tasks that overwrite what this one reads elsewhere: it never runs behind them; `behind` are
-    those that it runs behind for another reason. `again` says whether it may run twice, `commits`
-    whether nothing may run again behind it: a run that fails there would have lost states.
+    `over` has pairs of a value read and a written value that may take its place. `ahead_of` are the
+    tasks that overwrite what this task reads outside the arena: it never runs behind them. `behind`
+    are the tasks that it runs behind for another reason. `again` says whether it may run twice.
+    `commits` says whether no task may run again behind it: a run that failed there would lose
+    states.
     """
 
     reads: tuple[int, ...]
@@ -37,7 +38,7 @@ class Task:
 @dataclass(frozen=True)
 class Problem:
     """Tasks in the order of the program, the bytes of each value, and the values that are read when
-    all have run. What is `copied` then takes so many bytes besides.
+    all tasks have run. `copied` has the bytes of each copy that is made after that.
     """
 
     tasks: Sequence[Task]
@@ -77,8 +78,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """Runs in order, and the copy of each kept value that is there at the end; where it has stages,
-    the numbers of the runs that begin them.
+    """Runs in order, and the copy of each kept value that is there at the end. A plan with stages
+    also has the numbers of the runs that begin them.
     """
 
     runs: Sequence[Run]
@@ -105,7 +106,7 @@ def plan_of(problem: Problem, order: Iterable[int]) -> Plan:
 
 
 def is_sound(problem: Problem, plan: Plan) -> bool:
-    """Whether what runs again may where it does, and nothing has overwritten what it reads."""
+    """Whether each repeated task may run where it does, and still finds the values that it reads."""
     done: set[int] = set()
     is_committed = False
     for run in plan.runs:

@@ -1,12 +1,14 @@
-"""Chosen kernels whose results lie in half precision, where that loses nothing.
+"""Results of chosen kernels lie in half precision where that keeps every number.
 
-In: a graph of kernels, and the type that its activations are stored in. Out: the same graph. A
-result of f32 is handed over in two bytes where its kernel has rounded it, or where every kernel
-that reads it does: it is movement of a cast from that type, or goes by movement into casts to it.
+In: a graph of kernels, and the type of two bytes that its activations are stored in. Out: the same
+graph. A kernel writes a result of f32 in two bytes in two cases:
 
-The e-graph has one class for the narrow numbers and one for the wide ones, and prices take what a
-kernel computes and what it moves for hidden behind one another: of two kernels at the same price
-the choice may be the one that writes more bytes. Every number is what it was.
+- The result is movement of a cast from that type, so that the kernel has rounded it.
+- Every reader casts the result to that type, perhaps after movement.
+
+Extraction may not see this. The e-graph has one class for the narrow numbers and one for the wide
+ones. In a price, computing may hide moving. So of two kernels at one price, the choice may be the
+kernel that writes more bytes.
 """
 
 from xdsl.dialects.builtin import StringAttr
@@ -28,7 +30,7 @@ WIDE = "f32"
 
 
 def narrow_results(graph: GraphOp, half: StringAttr) -> None:
-    """Has the kernels of a graph hand over in a type of two bytes what may lie in it."""
+    """Rewrites the kernels of a graph so that results lie in a type of two bytes where they may."""
     narrower = _Narrower(half.data)
     prepared = parameter_only(graph)
     op: Operation | None = graph.block.first_op
@@ -46,8 +48,8 @@ class _Narrower:
         self.half = half
 
     def narrowed(self, kernel: FusedKernelOp, number: int) -> FusedKernelOp:
-        """What stands in a kernel's place: one that writes a result in two bytes, with readers that
-        take it so; or the kernel, where one of these would be none.
+        """The kernel that takes a kernel's place: it writes a result in two bytes, and its readers
+        take the result so. The kernel itself where no template can write one of these kernels.
         """
         result = kernel.outputs[number]
         users = [use.operation for use in result.uses]
@@ -131,7 +133,7 @@ class _Narrower:
         erase_dead(block)
 
     def _shorten(self, wide: SSAValue, narrow: SSAValue) -> None:
-        """Has what rounds movement of a value take that of the narrow one instead."""
+        """Replaces casts of movement of the wide value by movement of the narrow one."""
         for use in list(wide.uses):
             op = use.operation
             if not isinstance(op, TensorOp):
@@ -159,7 +161,7 @@ def _is_kernel(op: FusedKernelOp) -> bool:
 
 
 def _put(made: FusedKernelOp, old: FusedKernelOp) -> None:
-    """Puts a kernel in another one's place. What is read of it is of its type, or read no more."""
+    """Puts a kernel in another one's place. A result has the type of the old one, or no readers."""
     Rewriter.insert_op(made, InsertPoint.before(old))
     for before, after in zip(old.outputs, made.outputs, strict=True):
         if before.type == after.type:

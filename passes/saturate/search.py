@@ -1,17 +1,18 @@
-"""The search for kernels: a rough choice, the candidates by what that tells, and the choice.
+"""The search for kernels: a rough choice, candidates that depend on it, and the final choice.
 
 In: the view of a saturated graph. Out: its candidates, and the choice among them.
 
-The few candidates of a value are those that are guessed to cost a program least. What a kernel
-costs it hangs on what the kernel reads: on whether that lies in memory in any case. A guess has to
-do, until there is a choice. So a few candidates are found by guesses, and a choice is made among
-them. It says which values lie in memory, and how many kernels read each. By that all candidates are
-found, beside the kernels of the rough choice. Mappers to lookup tables recover area in this way
-(A. Mishchenko, S. Cho, S. Chatterjee, R. Brayton, "Combinational and sequential mapping with
-priority cuts", ICCAD 2007).
+A value keeps the few candidates that seem to cost the program least. The cost of a candidate
+depends on the values that it reads: whether these lie in memory for another kernel too. Only a
+choice says that. So the search finds a few candidates by a guess, and makes a rough choice among
+them. The rough choice says which values lie in memory, and how many kernels read each. With these
+numbers the search finds all candidates, and adds the kernels of the rough choice. Mappers to lookup
+tables recover area in this way (A. Mishchenko, S. Cho, S. Chatterjee, R. Brayton, "Combinational
+and sequential mapping with priority cuts", ICCAD 2007).
 
-In a graph of few values the first choice is made among all candidates as well, and each further
-one by what the last one tells, until none costs less. Where all kernels can be looked at, one does.
+In a graph of few values the first choice has all candidates too. Each further choice uses the
+numbers of the one before, until no choice costs less. Where the kernels are few enough, the search
+looks at all of them.
 """
 
 import time
@@ -40,15 +41,15 @@ from mgn.passes.saturate.horizontal_fusion.side_by_side import sibling_candidate
 
 @contextmanager
 def timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    """Adds the processor's seconds, in which budgets are given too, to those of a stage."""
+    """Adds the processor's seconds to those of a stage. Budgets are in these seconds too."""
     started = time.process_time()
     yield
     seconds[stage] = seconds.get(stage, 0.0) + time.process_time() - started
 
 
 class Search:
-    """The search in one view; `seconds` gets what each stage takes. Where it does not `fuse`, each
-    operation has a kernel of its own.
+    """The search in one view; `seconds` gets the time of each stage. Without `fuse`, each operation
+    has a kernel of its own.
     """
 
     def __init__(
@@ -60,8 +61,8 @@ class Search:
         self.handed = frozenset[int]()
 
     def best(self, budget: float) -> Searched:
-        """The cheapest choice that the search finds, and its candidates; `budget` is the seconds
-        that all choices may take where candidates are few.
+        """The cheapest choice that the search finds, and its candidates. `budget` is the seconds
+        for all choices where candidates are few.
         """
         if not self.fuse:
             found = self._candidates(self.limits)
@@ -72,13 +73,13 @@ class Search:
         return self._of_few_values(budget) if self.limits.wide else self._told(budget)
 
     def _of_all(self, budget: float) -> Searched:
-        """The choice among all kernels, where these can be looked at."""
+        """The choice among all kernels, where these are few enough."""
         known, work = self._guessed(budget)
         with timed(self.seconds, "extract"):
             return search_whole(self.view, known, self.device, self.limits, work)
 
     def _of_few_values(self, budget: float) -> Searched:
-        """The choice by what the last one tells, until none costs less."""
+        """The best of several choices. Each knows which values the one before has in memory."""
         best, work = self._guessed(budget)
         while work.left > 0.0:
             chosen = best.extraction.selection
@@ -90,13 +91,13 @@ class Search:
         return best
 
     def _guessed(self, budget: float) -> tuple[Searched, Work]:
-        """The choice by guesses, and the work that is left."""
+        """The choice among candidates found by a guess, and the work that is left."""
         found = self._candidates(self.limits)
         work = work_for(found, budget)
         return self._choice(found, work), work
 
     def _told(self, budget: float) -> Searched:
-        """The choice by what a rough one tells."""
+        """The choice among candidates that depend on a rough choice."""
         rough = self._candidates(self.limits.rough)
         with timed(self.seconds, "extract"):
             work = work_for(rough, budget)
@@ -141,7 +142,7 @@ def _kernels(found: CandidateSet, chosen: Selection) -> list[Candidate]:
 
 
 def takers_of(kernels: Sequence[Candidate]) -> Mapping[int, int]:
-    """By how many of some kernels each value is read that they write: 1 at least, of an output."""
+    """For each value that the kernels write, how many of them read it; at least 1."""
     takers = {key: 0 for kernel in kernels for key in kernel.results}
     for kernel in kernels:
         for key in dict.fromkeys(kernel.inputs):

@@ -1,7 +1,9 @@
-"""The body evaluated at an index: the value of a node at one element, or at an element a lane.
+"""Evaluates a body at an index: the value of a node at one element, or at one element for each
+lane.
 
 In: a node and an index, which may vary with `Lane`. Out: a scalar where all lanes see the same
-element, else a vector. An input is a load: one element, consecutive ones, or each lane its own.
+element, else a vector. An input becomes a load of one element, of consecutive elements, or of one
+element for each lane.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,9 @@
 """Products of a few rows with codes of a block format, as a GPU's work-items add them up.
 
-A work-item reads the codes of a part of a block as words, for a few columns, and what the block's
-elements share. In registers, bits of a word become the mantissa of a float: it takes two simple
-operations a code, and none of the few units that convert integers.
+A work-item reads the codes of a part of a block as words, for a few columns. It also reads the
+scales and minimums that the block's elements share. In registers, bits of a word become the
+mantissa of a float. This takes two simple operations for each code, and does not use the few units
+that convert integers.
 """
 
 from collections.abc import Sequence
@@ -32,10 +33,12 @@ WORD = 4
 """Codes that are made floats together: those of one digit of a word's bytes."""
 
 LONG_CHAIN = 128
-"""Terms of a chain of a long walk, whose sum is added to those before it."""
+"""Terms of a chain of a long walk. The sum of a chain is added to those of the chains before."""
 
 Mantissa = tuple[int, int, int]
-"""Bits of a word, what they are joined with to become a float, and what is then too much."""
+"""A mask of bits of a word, the bits to add so that they become a float, and what that float has
+too much.
+"""
 
 _BYTES = ((0xFF, 0x4B000000, 1 << 23), (0xFF00, 0x47000000, 1 << 15))
 _SIGNED = tuple((mask, bits ^ (mask & 0x8080), more + 128) for mask, bits, more in _BYTES)
@@ -79,7 +82,7 @@ class PackedRows:
     columns: Sequence[Index]
 
     def totals(self) -> list[SSAValue]:
-        """What each row and each column comes to, in the work-item's share."""
+        """The sum of each row and each column over the work-item's share of the shared axis."""
         product, sizes, code = self.product, self.sizes, self.job.code
         vectors = product.depth // (sizes.width * self.packed.digits_of_byte)
         full = vectors // sizes.shares
@@ -167,7 +170,7 @@ class PackedRows:
 
 
 def shift_and_scale(evaluator: Evaluator, root: Node) -> None:
-    """From here on the evaluator adds a minimum to a scaled code unrounded."""
+    """From here on the evaluator does not round a scaled code before it adds the minimum."""
     while root.name == "reshape":
         (root,) = root.operands
     if root.name != "add":

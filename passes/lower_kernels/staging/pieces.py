@@ -1,7 +1,7 @@
-"""Who copies what of a tile: the work-items of a group take its pieces in turns.
+"""The work-items of a group copy the pieces of a tile in turns.
 
-In: how many pieces a tile has, a work-item's number in its group. Out: the pieces that it takes.
-All copies of tiles to local memory are cut so: of operands, of lines of keys, on matrix units.
+In: how many pieces a tile has, a work-item's number in its group. Out: the pieces that it copies.
+All copies of tiles to local memory are cut so: operands, lines of keys, tiles for matrix units.
 """
 
 from collections.abc import Callable
@@ -29,11 +29,11 @@ class Pieces:
         return ceil_div(self.count, self.items)
 
     def number(self, turn: Index | int) -> Index:
-        """The work-item's piece of a turn; in the last turn there may be none of that number."""
+        """The number of the work-item's piece in a turn. The last turn may have no such piece."""
         return self.own + turn * self.items
 
     def is_there(self, turn: Index | int) -> SSAValue | bool:
-        """Whether the work-item has a piece in a turn, which may be known already."""
+        """Whether the work-item has a piece in a turn; a bool where all work-items agree."""
         return self.code.is_below(self.number(turn), self.count, 1)
 
     def inside(self, turn: Index | int, body: Callable[[], None]) -> None:

@@ -1,5 +1,4 @@
-"""What a program costs when every operation is a kernel of its own: the figure that reports compare
-with.
+"""The cost of a program in which every operation is a kernel of its own. Reports compare with it.
 
 In: a graph as facts before any rewriting, a device. Out: seconds.
 """
@@ -15,9 +14,9 @@ from mgn.passes.saturate.prices.kernel_facts import price_alone
 
 
 def price_of_separate_kernels(encoded: EncodedGraph, states: int, device: Device) -> float:
-    """The sum of the prices of all operations that a kernel can compute, each alone, of what writes
-    results that no such operation computes, and of copies into states: what so many last results
-    leave there, where it is another result too.
+    """The sum of three kinds of prices: of each operation that a kernel can compute, alone; of a
+    kernel for each result that no such operation computes; of copies into states. The last `states`
+    results are what states hold afterwards. One that is also another result is copied.
     """
     facts, outputs = encoded.facts, encoded.outputs
     baseline = _Baseline(facts, device)
@@ -37,12 +36,12 @@ class _Baseline:
         self.prices: dict[object, float] = {}
 
     def of_operation(self, handle: int) -> float:
-        """That of an operation; nothing for what lies in memory or in other kernels."""
+        """The price of an operation; 0 for a leaf and for a constant, which other kernels hold."""
         fact = self.facts.definitions[handle]
         return 0.0 if isinstance(fact, Leaf) or _is_constant(fact) else self._priced(handle, fact)
 
     def of_result(self, handle: int) -> float:
-        """That of a result: of a copy, or of a constant; nothing where an operation has it."""
+        """The price of a copy or of a constant that is a result; 0 where an operation computes it."""
         fact = self.facts.definitions[handle]
         if isinstance(fact, Leaf):
             type = self.facts.handle_types[handle]
@@ -71,7 +70,7 @@ class _Baseline:
     def _price(
         self, signature: Signature, operands: tuple[int, ...], read: dict[int, int]
     ) -> float:
-        """The price of an operation alone, which reads values by their names in the kernel."""
+        """The price of an operation alone; `read` has the values that it reads, by their names."""
         result = len(operands)
         body = [(result, 0, operands)]
         form = classify(body, [signature])

@@ -1,11 +1,12 @@
-"""Outlines of products whose right operand is packed, from that of the product alone.
+"""Outlines of products with a packed right operand, from the outline of the product alone.
 
-In: a body with a product, over names that it decides alone. Out: its `Outline`.
+In: a body with a product, with names that depend on the body alone. Out: its `Outline`.
 
-The kernel that packs, and the operations that read what it wrote, depend on the product's signature
-and on the panels, not on what is computed before and after the product in the same kernel. So they
-are written once for each product, and put in the product's place in each body. Where the product
-reads its right operand in another shape than that of memory, the kernel that packs does so instead.
+One kernel packs the right operand, and some operations read the packed copy. Both depend on the
+product's signature and on the panels, but not on the other operations of the product's kernel. So
+they are written once for each product, and put in the product's place in each body. The product may
+read its right operand by a view, in another shape than that in memory. The kernel that packs then
+reads that view.
 """
 
 from collections.abc import Sequence
@@ -36,8 +37,8 @@ def packed_outline(
     signatures: Sequence[Signature],
     device: Device,
 ) -> Outline | None:
-    """The outline of a body that reads these types, from that of its product alone; None where no
-    kernel computes it.
+    """The outline of a body that reads these types, from the outline of its product alone. None
+    where no kernel computes the body.
     """
     place = next(place for place, node in enumerate(own.body) if node[0] == own.heavy)
     product = own.body[place]

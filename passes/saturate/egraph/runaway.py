@@ -1,8 +1,8 @@
-"""Rules of the user's own that make ever more of what they match.
+"""User's rules that run away: they match again what they add, without end.
 
 In: a saturated graph that a limit kept from its fixpoint, and the rules that made it. Out: the
-rules to leave out of a second one, which the kernels are chosen from as well: what a rule that runs
-away adds is cut off somewhere, and can hide what the others found.
+rules to leave out of a second graph, from which kernels are chosen too. The limit cuts off what a
+rule that runs away adds, and that can hide what other rules found.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,15 @@ from mgn.passes.saturate.rules.rule import Rule
 from mgn.passes.saturate.rules.table import BUILT_IN
 
 FORMS = 4
-"""E-nodes for each match of one rule that is looked at, up to which kernels are looked for in an
-e-graph that is cut off, where there is another one.
+"""E-nodes for each match that one rule may have. The search still looks for kernels in an e-graph
+that was cut off, beside another one, if it has at most so many.
 """
 
 
 def rules_to_leave_out(graph: SaturatedGraph, rules: Sequence[Rule]) -> list[Rule]:
-    """The user's rules that had their ration of matches, or all that acted where there is none."""
+    """The user's rules that used up their matches; where there is none, all of the user's rules
+    that acted.
+    """
     if graph.saturated:
         return []
     own = set(BUILT_IN)
@@ -27,5 +29,5 @@ def rules_to_leave_out(graph: SaturatedGraph, rules: Sequence[Rule]) -> list[Rul
 
 
 def is_worth_a_choice(graph: SaturatedGraph) -> bool:
-    """Whether an e-graph that is cut off is small enough to look for kernels in it besides."""
+    """Whether an e-graph that was cut off is small enough for a second search for kernels."""
     return graph.node_count <= FORMS * (RATION * graph.facts.given + LEAST_RATION)

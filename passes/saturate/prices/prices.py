@@ -4,20 +4,22 @@ In: a legal body, its leaves and results, a `Device`. Out: seconds:
 
     launch_cost + max(bytes / bandwidth, Σ weighted operations / rate)
 
-On a CPU a part of the shorter of both is added: what is written has a price even where computing
-takes longer. What fits into its cache moves faster. A function that others wait for is dearer, and
-so is what a row has one of, which takes the time of a vector. On a GPU a part of what a product
-reads, or writes, is added.
+On a CPU a part of the shorter of both is added, so that a write has a price even where computing
+takes longer. Bytes that fit into its cache move faster. A function is dearer where other functions
+wait for its value. A value of which each row has one takes the time of a vector. On a GPU a part of
+the time is added in which a product's operands are read, or its result is written.
 
-Each leaf is read once, at most as many elements as are asked for. A value is computed as often as
-the template evaluates it: once an element of the space, once a row in row space, and again for each
-tile that reads it before a matmul; what a block of elements shares once for it, in a GPU's products
-of a few rows.
+Each leaf is read once, and at most as many of its elements as operations ask for. A value is
+computed as often as the template evaluates it:
 
-A kernel that runs only when parameters are set is paid for over many runs.
+- once for each element of the space, or for each row in row space;
+- again for each tile that reads it before a matmul;
+- in a GPU's products of a few rows, once for each block whose elements share it.
 
-Where two kernels cost as much, the one is cheaper that computes fewer indices: movement counts a
-little (`INDEX`).
+The price of a kernel that runs only when parameters are set is divided among many runs.
+
+Of two kernels with equal costs, the cheaper one computes fewer indices: movement counts a little
+(`INDEX`).
 """
 
 import math
@@ -69,14 +71,17 @@ SEEN = 0.2
 """The share of moving, or of computing, that a CPU does not do during the other."""
 
 GPU_SEEN = 0.7
-"""The share of moving that a GPU does not do while it multiplies: of reading, but of writing where
-a matrix unit multiplies, whose operands come while it does. Measured on an NVIDIA H200, batches of
-products with a shared axis of 64 to 4096 and as few columns.
+"""The share of the moving that a GPU does not do while it multiplies. Without a matrix unit this is
+a share of reading. With one it is a share of writing, because operands arrive during the products.
+Measured on an NVIDIA H200, on batches of products with a shared axis of 64 to 4096 elements and as
+few columns.
 """
 
 COPYING = (ProductVariant.WINDOWS, ProductVariant.PLACES, ProductVariant.SUMMED)
 TILED_WINDOWS = (*COPYING, ProductVariant.WINOGRAD)
-"""Variants of products that read windows from copies of planes; and those that find none."""
+"""Variants of products that read windows from copies of planes. The second tuple adds the variant
+that reads windows without such copies.
+"""
 
 SCHEDULED = (
     KernelKind.CONTRACTION,
@@ -92,36 +97,38 @@ SCHEDULED = (
 """Kinds of kernels whose schedule says what their heavy operation takes."""
 
 NORMED_COLUMNS = 64
-"""Columns of a GPU's usual tile, for which rows are normed once: groups of narrower ones, side by
-side, find the rows in a cache.
+"""Columns of a GPU's usual tile, which norms its rows once. Groups of narrower tiles, side by side,
+find the rows in a cache.
 """
 
 NORMED, REREAD = 1.6, 0.55
-"""How much longer norms take on their way to a matrix unit, and what it takes to read their rows
-once more for another tile, in the time of moving them: measured on an NVIDIA H200, products of 128
-rows of 576 with 960 and 3072 columns.
+"""The time of a norm before a matrix unit, and the time to read its rows again for another tile.
+Both are in units of the time that moving the rows takes. Measured on an NVIDIA H200, on products of
+128 rows of 576 elements with 960 and 3072 columns.
 """
 
 ROWS_LATENCY = 1.5e-6
-"""Seconds in which a group that has few rows reduces them, however short they are: it waits for
-what it reads, for its work-items, and once more for those that read the totals.
+"""Seconds in which a group reduces a few rows, however short the rows are. The group waits for its
+loads and for its work-items. It waits again for the work-items that read the totals.
 """
 
 GROUP_ROWS, GROUP_SHARE = 32, 2.4
-"""Rows of a group of a small product, and how fast it reads them from the cache: in shares of the
-bandwidth that a compute unit has. Measured there, on 128 rows of 576.
+"""Rows of a group of a small product, and how fast the group reads them from the cache. The speed
+is a multiple of a compute unit's share of the bandwidth. Measured on an NVIDIA H200, on 128 rows of
+576 elements.
 """
 
 PREPARED_RUNS = 100
-"""Over how many runs the making of what parameters alone decide is spread. It is a figure for the
-memory that such a value holds: it pays if a run saves a hundredth of the time to write it.
+"""The number of runs that share the price of a value that depends on parameters alone. The number
+stands for the memory that such a value holds. The value pays if it saves each run a hundredth of
+the time to write it.
 """
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a kernel has to do: bytes moved, seconds of computing, and seconds beside both. Of one
-    with a heavy operation, `gone_over` is what its body takes.
+    """What a kernel has to do: bytes moved, seconds of computing, and seconds beside both. Where
+    the kernel has a heavy operation, `gone_over` is the work of its body.
     """
 
     bytes: float
@@ -131,8 +138,8 @@ class Work:
 
 
 def least_seconds(signature: Signature, device: Device) -> float:
-    """Seconds of computing that all elements of an elementwise operation take of any kernel without
-    a heavy operation; nothing for other operations.
+    """The least seconds of computing that all elements of an elementwise operation take in a kernel
+    without a heavy operation; 0 for other operations.
     """
     if signature.kind is not Kind.ELEMENTWISE or signature.name in ROUNDINGS:
         return 0.0
@@ -315,7 +322,7 @@ def measure_kernel(
 
 
 def is_plain(form: Form, facts: Facts) -> bool:
-    """Whether a kernel has no heavy operation, and nothing of it lies as for one."""
+    """Whether a kernel has no heavy operation, and no value in a layout for one."""
     return form.kind in PLAIN and all(name == LARGEST for name, _ in facts)
 
 
@@ -328,8 +335,8 @@ def work_of(
     signatures: Sequence[Signature],
     device: Device,
 ) -> Work:
-    """What a kernel that writes `results` has to do, where nothing of it is arranged, and on a CPU
-    if it has a heavy operation.
+    """The work of a kernel that writes `results`, from that of its body. Nothing of the kernel is
+    arranged. On a GPU it has no heavy operation.
     """
     read, seconds = gone_over.read, gone_over.seconds
     known = {name: signatures[number] for name, number, _ in body if name in results}
@@ -355,8 +362,9 @@ def _part_bytes(update: Signature) -> float:
 
 
 def _first_seconds(signature: Signature, device: Device) -> float:
-    """How long it takes to move an operation's first operand: rows, which each of the groups side
-    by side reads to reduce them before its product, or computes on the way to a matrix unit.
+    """The seconds to move the rows that are an operation's first operand. Each of the groups side
+    by side reads these rows to reduce them before its product, or to compute them for a matrix
+    unit.
     """
     bytes = signature.operand_sizes[0] * element_of(signature.operand_types[0]).bytes
     return bytes / device.bandwidth
