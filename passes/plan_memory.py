@@ -30,9 +30,9 @@ copied before stays a launch. Without `prepare` it stays a launch,
 as is right where a run itself changes parameters.
 
 A state that the graph reads or writes is a `plan.state`. Copies behind all launches write what the
-run leaves in states, so that a run which fails before them has changed none; but a kernel that
-writes a part of a state does so in place, where nobody reads it later as it was, and so do the last
-kernels that write what is left in states and nothing else.
+run leaves in states, so that a run which fails before them has changed none. Two sorts of kernels
+write a state in place instead: a kernel that writes a part of a state whose old value no later
+launch reads, and the last kernels, if they write nothing but what is left in states.
 
 The order of the launches stays; the pass `rematerialise` before it may change that, have states
 written before all else is done, and leave figures for the program. Outputs lie in the arena too,

@@ -1,9 +1,10 @@
 """Convolutions by fewer multiplications: F(2 × 2, 3 × 3), as A. Lavin and S. Gray write it ("Fast
 Algorithms for Convolutional Neural Networks", 2015, after S. Winograd).
 
-In: a product of 3 × 3 windows, channels last, with filters. Out: a `TiledImage`: the image, and the
-tiles of 2 × 2 places that its results are cut into; and the transforms, which make 16 numbers of a
-tile's 4 × 4 elements, of a filter's 9, and 4 results of 16 products.
+In: a product of 3 × 3 windows, channels last, with filters. Out: a `TiledImage` and the transforms.
+The `TiledImage` is the image, with the tiles of 2 × 2 places that its results are cut into. One
+transform makes 16 numbers of a tile's 4 × 4 elements. Another makes 16 of a filter's 9. The last
+makes 4 results of 16 products.
 
 One axis, of elements d, filters g and products m:
 

@@ -78,9 +78,9 @@ work-items of launches of their own, each with reads on their way, and 1024 of a
 """
 
 UNEVEN = 0.8
-"""The share that a stage loses where some of its work-groups have more to do than others, and there
-are more of them than run at a time: a device gives the next one to the first unit that is free, and
-a stage deals them out beforehand.
+"""The share that a stage loses where some of its work-groups have more to do than others, and more
+of them than run at a time. A launch gives the next group to the first free unit. A stage deals all
+groups out beforehand.
 """
 
 ITEM_SECONDS = 0.5e-9

@@ -1,13 +1,14 @@
 """The registers that a work-item of a kernel needs.
 
 In: a `kernel.func`. Out: 32-bit registers: `BESIDES`, and `SHARE` of the most words that are in use
-at a time, as the kernel is written; at most `MOST`, and what there is for a group of the kernel's
-own size: with these it does as it is.
+at a time, as the kernel is written. They are at most `MOST`, and at most the registers that a group
+of the kernel's own size leaves for each item: the kernel runs with so many by itself.
 
-A driver's compiler takes more where nothing limits it, to have more reads on their way, and moves
-reads to where they are needed where a group has no more. With fewer it writes values to memory, and
-a stage takes several times as long. The figures are from 211 resident launches on an H200: where
-they say that a kernel fits, the compiler wrote at most 300 bytes of an item's values to memory.
+Without a limit, a driver's compiler takes more registers, to have more reads on their way. With the
+registers said here, it moves reads to the places where their values are needed. With fewer it
+writes values to memory, and a stage takes several times as long. The figures are from 211 resident
+launches on an H200. Of the kernels that fit by these figures, the compiler wrote at most 300 bytes
+of an item's values to memory.
 """
 
 from itertools import accumulate

@@ -1,11 +1,13 @@
 """The cheapest way to cut orders of launches into resident launches and single ones.
 
 In: for each launch its price alone and as a stage, the places it is given, and where barriers must
-stand. Out: segments, each with the work-items of its groups. The host hands launches over while the
-device works, so that a run ends when the slower of both has ended: a cut is sought for each of some
-weights of the host's time against the device's, and the one is taken with which a run ends first.
-The cut for a weight is exact: a segment's price is that of its own launches and barriers, so the
-best cut of the first `n` launches is the best of the first `m` and one more segment, for some `m`.
+stand. Out: segments, each with the work-items of its groups.
+
+The host hands launches over while the device works, so a run ends when the slower of both has
+ended. The search finds a cut for each of some weights of the host's time against the device's. It
+takes the cut with which a run ends first. The cut for a weight is exact: the price of a segment is
+that of its own launches and barriers. So the best cut of the first `n` launches is, for some `m`,
+the best cut of the first `m` and one more segment.
 
 About half of the processes are slow hosts: the cores that a process runs on decide that, and they
 are not known before. So a cut counts by the mean of when a run ends on a quick and a slow host.

@@ -103,9 +103,9 @@ class Launches:
         return found
 
     def _behind(self, early: bool) -> list[set[int]]:
-        """The launches that each one runs behind, besides those that make what it reads in the
-        arena: those that make what it reads in states, and where it writes states those that have
-        to be done before, if they stand before.
+        """The launches that each launch runs behind, besides the makers of its operands in the
+        arena. These are the makers of its operands in states. A launch that writes states also runs
+        behind the launches that have to be done before, if they stand before it.
         """
         launches = self.launches
         maker: dict[SSAValue, int] = {

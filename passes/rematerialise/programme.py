@@ -3,11 +3,12 @@
 In: `Stages` and the bytes that the arena may have. Out: a `Plan`, with a lower bound of the seconds
 that plans of these stages take.
 
-For each value and each pair of stages that follow one another among those in which it matters,
-a variable says whether it is kept from one to the other; for each pair of a task and a stage in
-which it may run again, one says whether it does. Rows say that what is read is kept or made again,
-that what is kept was there, and that what lives at a place of the order takes no more than the
-budget. The least seconds of repeated tasks are looked for, and HiGHS finds them, to `GAP`.
+There are two sorts of variables. One is for a value and two successive stages of those in which the
+value matters: it says whether the value is kept between them. The other is for a task and a stage
+in which it may run again: it says whether it does. Rows say that a value which is read is kept or
+made again, and that a value which is kept was there. At each place of the order, a row says that
+the values which live there take no more than the budget. HiGHS finds the least seconds of repeated
+tasks, to `GAP`.
 
 Rows of places are added where a solution breaks them, as few of thousands matter (cutting planes).
 """

@@ -106,7 +106,9 @@ def plan_of(problem: Problem, order: Iterable[int]) -> Plan:
 
 
 def is_sound(problem: Problem, plan: Plan) -> bool:
-    """Whether each repeated task may run where it does, and still finds the values that it reads."""
+    """Whether each repeated task may run where it does, and still finds the values that it
+    reads.
+    """
     done: set[int] = set()
     is_committed = False
     for run in plan.runs:

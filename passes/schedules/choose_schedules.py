@@ -7,10 +7,10 @@ After:
     %y = fusion.kernel contraction (%a = %x : tensor<512x512xf32>, %b = %w : tensor<512x512xf32>)
         -> (tensor<512x512xf32>) schedule {variant = "tiles", tile_down = 8 : i64, … } { … }
 
-What a kernel is arranged for, operands in panels or rounded, what its product is to run on the
-matrix unit as, and whether largest elements only shift, its `arranged` says: nothing is chosen here
-that extraction did not know of. A schedule that names no variant, as one written by hand, fixes the
-entries that it has; the others are chosen.
+Extraction knew what is chosen here, because `arranged` says what a kernel's price assumed: operands
+in panels or rounded, the type of its product on the matrix unit, and whether largest elements only
+shift exponentials. A schedule without a variant, as one written by hand, fixes the entries that it
+has. The pass chooses the others.
 """
 
 from collections.abc import Hashable

@@ -34,14 +34,14 @@ RECORD_BYTES = {False: 8, True: 12}
 """Bytes of a record: of a key with its position, which more than 32 bits do not share."""
 
 EXCHANGE, MERGED, SORTED, SEARCHED, PASSED = 14.0, 12.0, 58.0, 8.0, 6.0
-"""Steps of comparing two elements and exchanging them, of merging one, of the same where a
-work-item sorts by merging, of a search's turn, and of looking at an element that is passed by.
+"""Steps to compare two elements and exchange them, to merge one, and to merge one where a work-item
+sorts by merging; of a turn of a search; to look at an element that is passed by.
 """
 
 LOOKED, VECTOR_PASSED, INSERTED, VECTOR_MOVED = 14.0, {1: 18.0, 4: 13.0}, 130.0, 10.0
-"""Steps of looking at an element on a CPU, at a vector that is passed by, by how many vectors are
-looked at together, of finding that an element is to be kept, which the processor did not foresee,
-and of moving a vector of records that are kept.
+"""Steps on a CPU. `LOOKED`: to look at an element. `VECTOR_PASSED`: to look at a vector that is
+passed by, by how many vectors are looked at together. `INSERTED`: to find an element that is to be
+kept, a branch that the processor did not foresee. `VECTOR_MOVED`: to move a vector of kept records.
 """
 
 LANE_EXCHANGE, LANE_MOVED, LANE_STEPS = 4.0, 3.0, 3

@@ -4,9 +4,9 @@ Where there are few rows, several sub-groups have the same ones, and a share of 
 (shares.py). Queries, keys and values are numbers that the unit multiplies, so that their products
 are exact in f32. A sub-group keeps its queries, its scores and its rows' sums in registers; copies
 of the next tile of keys and values are under way while one is multiplied. Weights are f32: the unit
-takes each as the sum of two numbers, so that a weight is off by 2^-16 at most, relative to it; in
-f16, whose exponents are few, by 2^-37 relative to the row's largest weight besides. Rows that
-hidden values spoil are summed up anew on the plain units (fragment_repair.py).
+takes each as the sum of two numbers. So the relative error of a weight is 2^-16 at most. In f16,
+whose exponents are few, an error of 2^-37 of the row's largest weight is added. Rows that hidden
+values spoil are summed up anew on the plain units (fragment_repair.py).
 """
 
 import math as numbers

@@ -1,10 +1,11 @@
 """The pointwise template: every element of the results on its own.
 
-CPU: a work-item takes a contiguous chunk, a vector at a time, flat over all axes, or along the
-innermost axis where a vector of the flat order would cross rows of what it reads, or in squares
-(squares.py) or rows side by side (interleaved_rows.py) where an operand is transposed. GPU: a
-work-item takes a few vectors of 16 bytes, a work-group apart, or a work-group takes a tile
-(tiles.py) where an operand is transposed.
+CPU: a work-item takes a contiguous chunk, a vector at a time. Vectors run flat over all axes. They
+run along the innermost axis where a flat vector would cross rows of an operand. Where an operand is
+transposed, a work-item takes squares (squares.py) or rows side by side (interleaved_rows.py).
+
+GPU: a work-item takes a few vectors of 16 bytes, a work-group apart. Where an operand is
+transposed, a work-group takes a tile (tiles.py).
 """
 
 from dataclasses import replace

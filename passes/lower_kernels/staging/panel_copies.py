@@ -28,8 +28,8 @@ WARP, VECTOR = 32, 4
 
 NEIGHBOURS, BANKS = 8, 32
 """Rows from which the work-items of a warp read vectors, where a tile is transposed and not
-swizzled: few, since each is a line of memory, and enough that the stores of one lane use a bank of
-local memory twice at most. And how many banks of four bytes there are.
+swizzled. They are few, since each is a line of memory. They are enough that the stores of one lane
+use a bank of local memory twice at most. The second number is that of banks of four bytes.
 """
 
 

@@ -14,9 +14,9 @@ from mgn.passes.saturate.prices.kernel_facts import price_alone
 
 
 def price_of_separate_kernels(encoded: EncodedGraph, states: int, device: Device) -> float:
-    """The sum of three kinds of prices: of each operation that a kernel can compute, alone; of a
-    kernel for each result that no such operation computes; of copies into states. The last `states`
-    results are what states hold afterwards. One that is also another result is copied.
+    """The sum of the prices of separate kernels: one for each operation that a kernel can compute,
+    and one for each result that no such operation computes. Copies into states are added: the last
+    `states` results are what states hold afterwards, and one that is also another result is copied.
     """
     facts, outputs = encoded.facts, encoded.outputs
     baseline = _Baseline(facts, device)
@@ -41,7 +41,7 @@ class _Baseline:
         return 0.0 if isinstance(fact, Leaf) or _is_constant(fact) else self._priced(handle, fact)
 
     def of_result(self, handle: int) -> float:
-        """The price of a copy or of a constant that is a result; 0 where an operation computes it."""
+        """The price of a copy or a constant that is a result; 0 where an operation computes it."""
         fact = self.facts.definitions[handle]
         if isinstance(fact, Leaf):
             type = self.facts.handle_types[handle]

@@ -305,10 +305,10 @@ class CutBuilder:
         return [None if cut is None else cut.at(mapped) for cut in chosen]
 
     def _prepared_choices(self, cuts: Sequence[Cut], heavy: bool) -> list[Cut | None]:
-        """How a run's kernel may get what is prepared: what only views a parameter is read through,
-        what is expensive, lies in several places, or is asked for by many tiles, is never computed
-        again; numbers of two bytes may be read faster than their wide form. A matrix unit has to
-        see that its operand is rounded, which is done on the way for nothing.
+        """The ways in which a run's kernel may get a prepared value. A view of a parameter is read
+        through. A value is never computed again if it is expensive, lies in several places, or is
+        read by many tiles. Numbers of two bytes may be read faster than their wide form. A matrix
+        unit has to see that its operand is rounded; to round it on the way costs nothing.
         """
         rounded = [cut for cut in cuts if self._shows_rounding(cut)]
         if rounded:
@@ -421,10 +421,10 @@ class CutBuilder:
         return cut
 
     def _keep(self, cuts: Sequence[Cut], traits: Sequence[Traits]) -> list[Cut]:
-        """The best few of each kind, no two with the same leaves and body classes, and the best
-        where it has its leaves to itself; the smallest; one that only rounds, by which a matrix
-        unit sees that its operand is rounded; one of operands apart; and last a few that stand
-        besides.
+        """The cuts to keep. They are the best few of each kind, no two with the same leaves and
+        body classes, and the best one if a cut pays for its leaves alone. One is the smallest; one
+        only rounds, so that a matrix unit sees a rounded operand; one has operands apart. A few
+        that stand besides come last.
         """
         kept: list[Cut] = []
         counts: dict[tuple[CutWay, bool], int] = {}

@@ -4,16 +4,21 @@ In: a view, a device, and the most that a choice may cost. Out: `Part`s, over th
 view's classes: what a kernel computes, reads, and writes at least. Without `heavy_roots` a kernel
 of a heavy operation, as a product, has one root.
 
-A body is found from its results down: a class that the body so far asks for is read, or computed by
-one of its e-nodes; one that it does not ask for is a further root, or left. So each body is met
-once. A body is not followed where no kernel can be: roots side by side that have no value in
-common, an input that depends on a root, rows of two spaces, two heavy operations, but where values
-are put in the order of the same keys, or one of them and a root that does not depend on it.
+A body is found from its results down. A class that the body so far asks for is read, or computed by
+one of its e-nodes. Any other class is a further root, or left out. So each body is met once.
 
-Nor is it followed where what is decided comes to more than a choice may cost. To run the kernel
-takes a launch, and to write its roots, to read what all of is asked for, and to compute what all of
-is asked for: a kernel of a wider body costs no less. To obtain an input takes at least one of the
-kernels that write it alone, and what that one reads: a kernel that writes more costs no less.
+A body is not followed where it can be no kernel's:
+
+- roots side by side have no value in common;
+- an input depends on a root;
+- it has rows of two spaces;
+- it has two heavy operations, unless both put values in the order of the same keys;
+- a heavy operation has a root beside it that does not depend on it.
+
+Nor is it followed where the parts that are decided cost more than a choice may. The kernel takes a
+launch. It writes its roots, and it reads and computes the values of which all elements are asked
+for: a kernel of a wider body costs no less. To obtain an input takes at least one of the kernels
+that write it alone, and the inputs of that kernel: a kernel that writes more costs no less.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -41,10 +46,10 @@ class TooMany(Exception):
 
 
 class _Choice(NamedTuple):
-    """An e-node: as a node of a body, the computed classes and the values in memory that it needs,
-    the space that it reduces, whether it asks for all of what it needs, seconds of computing, and
-    whether a kernel of it has nothing else that is heavy, and roots that depend on it; sets of
-    classes are bits by place.
+    """An e-node as a node of a body. `needs` are the computed classes that it needs, `leaves` the
+    values in memory, both as bits by place. `space` is what it reduces. `asks_for_all` says whether
+    it asks for all elements of what it needs. `alone` says that a kernel of it has no other heavy
+    operation, and only roots that depend on it.
     """
 
     node: BodyNode

@@ -3,9 +3,9 @@
 In: an encoded graph and rules. Out: a `SaturatedGraph`: classes with their e-nodes, and what
 happened.
 
-Only `egglog.bindings` is used. One step runs all rules once (commutativity and recognition
-together), builds the right sides of the new matches in Python, loads them, and restores congruence;
-the run stops when nothing changes, or when time or size is exceeded, and says which.
+Only `egglog.bindings` is used. One step runs all rules once, commutativity and recognition
+together. It builds the right sides of the new matches in Python, loads them, and restores
+congruence. The run stops when nothing changes, or when time or size is exceeded, and says which.
 """
 
 import tempfile

@@ -2,9 +2,10 @@
 
 In: a `LocalProblem`. Out: its `Part`s.
 
-A candidate goes where another one writes all that is wanted of it, at no greater price, from what
-is in memory whenever this one runs: what it reads, what was written on the way to that, and what
-every choice writes. What nobody reads any more is not wanted, so candidates that write it go next.
+A candidate goes where another one can take its place. That one writes all values that are wanted of
+the candidate, at no greater price. It reads only values that are in memory whenever the candidate
+runs: those that the candidate reads, those written on the way to these, and those that every choice
+writes. A value that nobody reads any more is not wanted, so candidates that write it go next.
 """
 
 from collections.abc import Mapping

@@ -62,9 +62,9 @@ def unit_facts(
     signatures: Sequence[Signature],
     device: Device,
 ) -> Facts:
-    """What a kernel of a body says of the device's matrix unit: what its one product's operands, or
-    an attention's, are rounded to; nothing where they are not, where heads are too large for it, or
-    where it would not pay.
+    """What a kernel of a body says of the device's matrix unit: the type to which the operands of
+    its product or attention are rounded. Nothing where they are not rounded, where heads are too
+    large for the unit, or where it would not pay.
     """
     if form.heavy is None or not device.matrix_rates:
         return ()

@@ -171,9 +171,9 @@ def _known(heavy: Signature, device: Device) -> dict[object, Any]:
 def _heavy_part(
     body: Sequence[BodyNode], form: Form, signatures: Sequence[Signature], device: Device
 ) -> Sequence[BodyNode]:
-    """What of a body decides how its template is cut: the heavy operation, and of a product what it
-    is computed from; all of it where rows are reduced, halves meet, or much follows on a CPU, and
-    of a scatter and of rows in blocks.
+    """The part of a body that decides how its template is cut: the heavy operation, and what a
+    product is computed from. It is the whole body where rows are reduced, where halves meet, where
+    much follows on a CPU, in a scatter, and where rows are in blocks.
     """
     if form.kind in (KernelKind.SCATTER, KernelKind.ROW_BLOCKS):
         return body

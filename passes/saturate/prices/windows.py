@@ -3,9 +3,9 @@
 In: the signature of a `windows` or a `slice`, a device. Out: multiply-adds in whose time an element
 is found.
 
-A vector of a CPU reads neighbours where the windows' places along the innermost axis are enough for
-it, and each lane for itself where it goes on in the next row, as it does the more often the shorter
-rows are. Both were measured on an AMD EPYC (AVX-512), 3 × 3 windows in padding.
+A vector of a CPU reads neighbours where the windows have enough places along the innermost axis.
+Where it goes on in the next row, each lane reads for itself. The shorter rows are, the more often
+it does so. Both were measured on an AMD EPYC (AVX-512), 3 × 3 windows in padding.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,10 +37,10 @@ packs, besides that.
 """
 
 OUTER_APART, OUTER_IN_ONE_SET = 80.0, 400.0
-"""Of an element in a vector of channels whose image has them first in memory, found by itself; and
-where the channels' planes begin whole pages of 4 KiB apart, so that the first cache has one set for
-all of them. Measured on an AMD EPYC (AVX-512), 3 × 3 windows, 32 to 128 channels of 127 × 127 to
-256 × 256.
+"""The first number is for an element in a vector of channels whose image has channels first in
+memory, so that each element is found by itself. The second is for channels whose planes begin whole
+pages of 4 KiB apart: the first cache has one set for all of them. Measured on an AMD EPYC
+(AVX-512), 3 × 3 windows, 32 to 128 channels of 127 × 127 to 256 × 256.
 """
 
 PAGE = 4096

@@ -1,11 +1,10 @@
 """Rows of the rule table: attention put together again from its parts.
 
-First softmax(scores)·v becomes attention in one head, its leading axes batches; then an axis of
-heads before the positions becomes heads of the last axis, whose movement cancels against the
-program's own; then keys that are repeated for several heads are read where they are.
+First softmax(scores)·v becomes attention in one head, with its leading axes as batches. Then an
+axis of heads before the positions becomes heads of the last axis. The movement for that cancels
+against the program's own. Then keys that are repeated for several heads are read where they are.
 
-Scales of queries and keys stay where they are, and are
-computed with them.
+Scales of queries and keys stay where they are, and are computed with them.
 """
 
 from mgn.passes.saturate.rules.attention_scores import (

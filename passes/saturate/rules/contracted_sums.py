@@ -43,9 +43,9 @@ class Contraction:
 
 
 def contraction_of(a: Any, b: Any, axes: Collection[int]) -> Contraction:
-    """The axes of a sum of products. ShapeError where something is added up that only one of them
-    has, or the first has no rows, the second no columns or both nothing in common; and where a
-    column comes before all rows, so that the second value is the left one.
+    """The axes of a sum of products. ShapeError where the sum is over an axis that only one value
+    has, where the first has no rows or the second no columns, and where both share no axis. So it
+    is where a column comes before all rows: the second value is then the left one.
     """
     shape = np.broadcast_shapes(shape_of(a), shape_of(b))
     left, right = (padded(x, len(shape)) for x in (a, b))

@@ -17,8 +17,8 @@ from mgn.passes.saturate.encoding.facts import Leaf
 
 PRODUCT = 2.0**50
 """The largest bound of a matrix whose product with rows of finite squares is finite in f32. The
-norm of such a row is at most 2^64, that of a column of n elements 2^50 * sqrt(n), and a product of
-both is at most 2^127 for n up to 2^26 (Cauchy and Schwarz).
+norm of such a row is at most 2^64, and that of a column of n elements at most 2^50 * sqrt(n). So a
+product of both is at most 2^127 for n up to 2^26 (Cauchy and Schwarz).
 """
 
 MOST = 64

@@ -1,8 +1,8 @@
 """Rows of the rule table: rotary position embedding put together again from its parts.
 
 The pairs of a head are its two halves, or its even and its odd elements. A program turns whole
-heads, `x cos + turned(x) sin`, or the two parts of all pairs, `(a cos - b sin, b cos + a sin)`; the
-tables of cosines and sines are known to be those of positions and of one base.
+heads, `x cos + turned(x) sin`, or the two parts of all pairs, `(a cos - b sin, b cos + a sin)`. The
+rows act where the tables of cosines and sines are known to be those of positions and of one base.
 """
 
 from mgn.passes.saturate.rules.rule import Rule, RuleClass

@@ -2,13 +2,20 @@
 the manual.
 
 A row says: under its condition, the left side may be replaced by the right side. Its class says how
-equal the two are: *exact* (same bits), *reassociates* (same value over the reals, with an error of
-the same order), *fast* (same value over the reals, no promise of the error), *approximates*; or
-*rounds*: the same over the reals but for roundings of a product's operands, each of which is
-rounded at most once on either side. Such a row acts where a run's precision allows these roundings.
-That the types agree is never written: an instance whose two sides differ in type does not act; nor
-is it that folded constants do not round, which only a row that approximates may do.
-Users add rows with `register_rule`, and take them back with `forget_rule`.
+equal the two are:
+
+- *exact*: the same bits;
+- *reassociates*: the same value over the reals, with an error of the same order;
+- *spreads*: the same, and neighbouring results share their errors;
+- *fast*: the same value over the reals, with no promise of the error;
+- *approximates*: another value;
+- *rounds*: the same over the reals but for roundings of a product's operands. Each operand is
+  rounded at most once on either side. Such a row acts where a run's precision allows these
+  roundings.
+
+Two conditions hold of every row and are never written. An instance whose two sides differ in type
+does not act. Folded constants do not round, unless the row approximates. Users add rows with
+`register_rule`, and take them back with `forget_rule`.
 """
 
 from collections.abc import Callable

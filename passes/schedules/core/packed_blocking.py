@@ -98,8 +98,8 @@ class Blocking:
 
 @dataclass(frozen=True)
 class Extent:
-    """What of a product decides how it is cut: its sizes, the bytes of a sum, whether rows of the
-    left operand may be read where they lie and the right one's panels too, and whether sums leave
+    """The facts of a product that decide how it is cut: its sizes and the bytes of a sum. Rows of
+    the left operand may be readable where they lie, and panels of the right one. Sums may leave
     registers in any case.
     """
 

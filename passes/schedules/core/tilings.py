@@ -19,10 +19,10 @@ Numbers = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Shape:
-    """A tiling, how many groups of it a compute unit holds, and the share of the best rate of a
-    compute unit that it reaches: with one group there, and with as many as there is room for.
-    `turned` is what is left of it where the right operand, too, is transposed on its way into local
-    memory.
+    """A tiling, and how many groups of it a compute unit holds. `alone` and `crowded` are the
+    shares of the unit's best rate that it reaches: with one group there, and with as many as there
+    is room for. `turned` is the part of the share that is left where the right operand, too, is
+    transposed on its way into local memory.
     """
 
     numbers: Numbers
@@ -45,9 +45,9 @@ def shapes_of(names: Sequence[str], *rows: tuple[float, ...]) -> tuple[Shape, ..
 
 @dataclass(frozen=True)
 class Fit(Generic[T]):
-    """A tiling that fits: how many groups there are of it, the seconds of one group at the best
-    rate of a compute unit, how many groups there is room for on a unit, where less than the shape
-    says, and the seconds of the longest group, where they differ.
+    """A tiling that fits, with its number of groups. `work` is the seconds of one group at the best
+    rate of a compute unit. `room` is how many groups fit on a unit, if fewer than the shape says.
+    `longest` is the seconds of the longest group, if groups differ.
     """
 
     tiling: T

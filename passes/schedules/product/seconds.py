@@ -3,10 +3,10 @@
 In: a product, the numbers of a schedule, a device. Out: seconds, and how often each operand is gone
 over.
 
-A CPU's template computes blocks of the result. For each it packs the right operand's columns into
-panels, unless they lie in memory so, and the left operand's rows unless they lie side by side and
-are read once; it evaluates on the way what comes before the product. The steps are in
-multiply-adds, measured on an Intel Xeon (AVX-512).
+A CPU's template computes blocks of the result. For each block it packs the right operand's columns
+into panels, unless they lie in memory so. It packs the left operand's rows, unless they lie side by
+side and are read once. While it packs, it evaluates the operations before the product. The steps
+are in multiply-adds, measured on an Intel Xeon (AVX-512).
 """
 
 from collections.abc import Sequence

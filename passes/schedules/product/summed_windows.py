@@ -24,9 +24,9 @@ from mgn.passes.schedules.core.schedule import Entries, Request
 from mgn.passes.schedules.product.window_products import WAIT
 
 COPY, TURN, MEET, LOADS, WRITE = 4.0, 6.0, 5.4, 1.7, 12.0
-"""Steps to copy an element of a plane, to turn one of what came back, to add a sum to those of the
-places before; elements of windows in whose time a place's vectors are loaded; and steps to turn and
-write a result.
+"""Steps to copy an element of a plane, to transpose an element of the windows that came back, and
+to add a sum to those of the places before. `LOADS` is the elements of windows in whose time a
+place's vectors are loaded. `WRITE` is the steps to transpose and write a result.
 """
 
 TOGETHER = 4

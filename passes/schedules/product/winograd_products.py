@@ -23,9 +23,10 @@ MOST_PARTS = 64
 """Up to how many parts tiles, panels and channels are cut into."""
 
 TRANSFORM, FINISH, MEET, LOADS, FETCH = 80.0, 100.0, 5.4, 0.6, 2.0
-"""Multiply-adds in whose time the elements of a tile are transformed, for a channel; and what its
-products come to is, for a filter, and written; a sum is stored and fetched; rows of a register tile
-in whose time it loads its columns; and an element of the filters comes from a far cache.
+"""Figures in the time of multiply-adds: to transform the elements of a tile, for each channel; to
+transform the sums of its products and write them, for each filter; to store and fetch a sum.
+`LOADS` is the rows of a register tile in whose time it loads its columns. `FETCH` is the time of an
+element of the filters that comes from a far cache.
 """
 
 WAIT = 0.25
