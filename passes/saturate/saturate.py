@@ -26,8 +26,8 @@ from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.check import check_selection
 from mgn.passes.saturate.delayed_updates import delay_updates
 from mgn.passes.saturate.egraph.engine import SaturatedGraph, saturate_facts
+from mgn.passes.saturate.egraph.layer_copies import saturate_layers
 from mgn.passes.saturate.egraph.runaway import is_worth_a_choice, rules_to_leave_out
-from mgn.passes.saturate.egraph.unfolding import saturate_periods
 from mgn.passes.saturate.egraph.view import Signature, View, make_view
 from mgn.passes.saturate.egraph.wide_products import WIDE_PRODUCTS
 from mgn.passes.saturate.encoding.encode import EncodedGraph, encode_graph
@@ -246,7 +246,7 @@ def _saturated(
     budget = options.time_budget
     if trace is not None:
         return saturate_facts(facts, rules, budget, trail=trace.applications, widen=widen)
-    found = saturate_periods(facts, rules, budget, widen) if options.memoise else None
+    found = saturate_layers(facts, rules, budget, widen) if options.memoise else None
     return found or saturate_facts(facts, rules, budget, widen=widen)
 
 
@@ -295,7 +295,7 @@ def literals_of(rules: list[Rule]) -> list[float]:
 def _describe_egraph(report: SaturateReport, graph: SaturatedGraph) -> None:
     report.classes, report.nodes = graph.class_count, graph.node_count
     report.iterations = graph.iterations
-    report.fired, report.unfolded = graph.fired, graph.unfolded
+    report.fired, report.layer_copies = graph.fired, graph.layer_copies
 
 
 def _describe_extraction(

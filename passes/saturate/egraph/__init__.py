@@ -1,1 +1,1 @@
-"""Saturation: rules compiled for the engine, instances made, layers unfolded, what runs away."""
+"""Saturation: rules compiled for the engine, instances made, copies of layers, runaway rules."""

@@ -77,8 +77,8 @@ class ClassNode(NamedTuple):
 
 @dataclass
 class SaturatedGraph:
-    """The classes of an e-graph, named by their smallest handles, with e-nodes and leaves;
-    `unfolded` periods of the program are copies of one. `limits` says what kept it from the
+    """The classes of an e-graph, named by their smallest handles, with e-nodes and leaves.
+    `layer_copies` layers of the program are copies of one. `limits` says what kept it from the
     fixpoint, and `stopped` which rules had their ration of matches.
     """
 
@@ -92,7 +92,7 @@ class SaturatedGraph:
     fired: Counter[str]
     program: str = ""
     locations: dict[int, Any] = field(default_factory=dict[int, Any])
-    unfolded: int = 0
+    layer_copies: int = 0
     stopped: frozenset[str] = frozenset()
 
     @property

@@ -74,16 +74,16 @@ class ExtractionReport:
 class SaturateReport:
     """Figures of one graph. Costs are modelled seconds; `bound` is a lower bound on the cost of any
     choice of candidates. `limits` says what kept the e-graph from its fixpoint, `left_out` which of
-    the user's rules had no say in the choice, because they ran into one. `unfolded` says for how
-    many equal periods of the program, as the layers of a network, the e-graph has copies of what
-    was saturated for another. `kernels` are counted by kind, a launch each, and `prepared` are
-    those of them that run only when parameters have changed; `arrangements` are those taken where
-    there was a choice of them; `rejected` counts the candidates that were not chosen, and `choices`
-    has those that could have written what a chosen kernel writes, with their prices.
-    `passed_over` counts by reason the distinct candidates that were met and not kept.
-    `assumes_moderate` says that rules acted which take parameters to be moderate. `layouts` has the
-    cost of each layout of images, where there was a choice. `among` has the sizes at which the
-    operations were chosen among which kernels were looked for, where these were not all.
+    the user's rules had no say in the choice, because they ran into one. `layer_copies` counts the
+    layers whose part of the e-graph is a copy of another layer's. `kernels` are counted by kind, a
+    launch each, and `prepared` are those of them that run only when parameters have changed;
+    `arrangements` are those taken where there was a choice of them; `rejected` counts the
+    candidates that were not chosen, and `choices` has those that could have written what a chosen
+    kernel writes, with their prices. `passed_over` counts by reason the distinct candidates that
+    were met and not kept. `assumes_moderate` says that rules acted which take parameters to be
+    moderate. `layouts` has the cost of each layout of images, where there was a choice. `among` has
+    the sizes at which the operations were chosen among which kernels were looked for, where these
+    were not all.
     """
 
     graph: str = ""
@@ -94,7 +94,7 @@ class SaturateReport:
     limits: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     assumes_moderate: bool = False
-    unfolded: int = 0
+    layer_copies: int = 0
     fired: Counter[str] = field(default_factory=Counter[str])
     candidates: int = 0
     considered: int = 0
@@ -184,7 +184,7 @@ class SaturateReport:
             f"  operations read      {self.operations}",
             f"  e-graph              {self.classes} classes, {self.nodes} nodes, "
             f"{self.iterations} iterations, saturated: {self.fixpoint}"
-            + (f", {self.unfolded} equal periods unfolded" if self.unfolded else ""),
+            + (f", {self.layer_copies} equal layers copied" if self.layer_copies else ""),
             f"  rules fired          {fired or 'none'}",
             f"  candidates           {self.candidates} from {self.considered} distinct cuts, "
             f"{self.rejected} rejected, "

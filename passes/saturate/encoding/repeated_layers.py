@@ -1,16 +1,16 @@
-"""Where a program repeats itself: the same operations again and again, as the layers of a network.
+"""The repeated layers of a program: the same operations again and again, as in a network.
 
-In: the facts of a program. Out: its `Periods`: *orbits*, each the handles that one operation of the
-repeated region has in one period after the other; nothing where no region repeats.
+In: the facts of a program. Out: its `RepeatedLayers`, or nothing where no layers repeat. They are
+*orbits*: the values that one operation of the repeated region has in one layer after the other.
 
     h0 = matmul(x, w0)    h1 = matmul(y0, w1)    h2 = matmul(y1, w2)        orbit (h0, h1, h2)
     y0 = relu(h0)         y1 = relu(h1)          y2 = relu(h2)              orbit (y0, y1, y2)
 
-What an operation of an orbit reads is, in every period, one value for all periods, or the value of
-one orbit in the same period, in the one before or in the one after. So one orbit is found from
-another along operands and readers, wherever its values stand in the program: a backward pass, which
-comes to the periods in the opposite order, and an optimiser's step belong to the periods that they
-read.
+An operation of an orbit reads the same in every layer. An operand is one value for all layers, or
+the value of one orbit in the same layer, in the layer before, or in the layer after. So one orbit
+leads to another along operands and readers, wherever its values stand in the program. A backward
+pass comes to the layers in the opposite order. It belongs to the layers that it reads, and so does
+an optimiser's step.
 """
 
 from bisect import bisect, bisect_left
@@ -24,15 +24,15 @@ from typing import Any
 from mgn.passes.saturate.encoding.facts import Facts, Leaf, NodeFact
 
 FEWEST = 10
-"""Periods from which on a repetition counts as one."""
+"""The fewest layers that count as a repetition."""
 UNEVEN = 3
-"""Periods at the ends of a program in which an operation may be missing, or another one."""
+"""Layers at the ends of a program in which an operation may be missing, or be another one."""
 DEPTH = 4
-"""Steps towards operands by which operations are told apart that the first orbit is chosen from."""
+"""Steps towards operands that tell operations apart, from which the first orbit is chosen."""
 SEEDS = 4
 """Operations that are tried as the first orbit."""
 STRETCHES = 16
-"""Passes over all periods that a program may make, as forward, backward and update."""
+"""Passes over all layers that a program may make, as forward, backward and update."""
 
 UNITED = -1, -2
 """What stands for an operand's place between a composite and its decomposition."""
@@ -41,19 +41,21 @@ Values = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Periods:
-    """Orbits, of one value a period each, and for each of these handles its orbit and period."""
+class RepeatedLayers:
+    """Orbits, each with one value for each layer, and the orbit and the layer of each such
+    value.
+    """
 
     orbits: tuple[Values, ...]
     place: dict[int, tuple[int, int]]
     count: int
 
 
-def find_periods(facts: Facts) -> Periods | None:
-    """The periods of a program that has just been entered into facts."""
+def find_layers(facts: Facts) -> RepeatedLayers | None:
+    """The layers of a program that has just been entered into facts."""
     search = _Search(facts)
     for seed in search.seeds():
-        found = search.periods_from(seed)
+        found = search.layers_from(seed)
         if found is not None:
             return found
     return None
@@ -98,9 +100,9 @@ class _Search:
         for count, _ in counts.most_common(SEEDS):
             yield next(tuple(handles) for handles in alike.values() if len(handles) == count)
 
-    def periods_from(self, seed: Values) -> Periods | None:
+    def layers_from(self, seed: Values) -> RepeatedLayers | None:
         """All orbits that hang together with a first one; None where something in them is not
-        periodic.
+        repeated.
         """
         growth = _Growth(self, len(seed))
         growth.enter(list(seed))
@@ -114,15 +116,15 @@ class _Search:
             return None
         orbits = tuple(orbit.values[first - orbit.first : end - orbit.first] for orbit in grown)
         place = {
-            handle: (number, period)
+            handle: (number, layer)
             for number, values in enumerate(orbits)
-            for period, handle in enumerate(values)
+            for layer, handle in enumerate(values)
         }
-        found = Periods(orbits, place, end - first)
+        found = RepeatedLayers(orbits, place, end - first)
         regular = all(self._reads_alike(values, found) for values in orbits)
         return found if regular and self._united_alike(found) else None
 
-    def _reads_alike(self, values: Values, found: Periods) -> bool:
+    def _reads_alike(self, values: Values, found: RepeatedLayers) -> bool:
         """Whether an orbit's operands are one value for all, or an orbit's, at one distance."""
         middle = found.count // 2
         for slot in range(len(self.operands[values[0]])):
@@ -142,8 +144,8 @@ class _Search:
                 return False
         return True
 
-    def _united_alike(self, found: Periods) -> bool:
-        """Whether the program's unions are those of one period in every period."""
+    def _united_alike(self, found: RepeatedLayers) -> bool:
+        """Whether the program's unions are those of one layer in every layer."""
         united: Counter[tuple[int, int]] = Counter()
         for left, right in self.unions:
             one, other = found.place.get(left), found.place.get(right)
@@ -156,7 +158,7 @@ class _Search:
 
 @dataclass(frozen=True)
 class _Orbit:
-    """Values of the periods from `first` on, in a stretch of the program."""
+    """Values of the layers from `first` on, in a stretch of the program."""
 
     first: int
     values: Values
@@ -166,9 +168,9 @@ class _Orbit:
 class _Growth:
     """Orbits found from orbits that are known.
 
-    Values of different orbits that follow each other in the program, period by period, are a
-    *stretch* of it. In a stretch the first orbit says where periods begin, so that what is read is
-    of the same period or, always, of the one entered before it.
+    Values of different orbits that follow each other in the program, layer by layer, are a
+    *stretch* of it. In a stretch the first orbit says where layers begin, so that what is read is
+    of the same layer or, always, of the one entered before it.
     """
 
     def __init__(self, search: _Search, count: int) -> None:
@@ -179,8 +181,8 @@ class _Growth:
         self.stretches: list[_Orbit] = []
 
     def enter(self, values: Sequence[int | None], first: int = 0) -> None:
-        """Enters an orbit: those values about the middle period that look alike there, and that are
-        about it, too, where periods come to begin one earlier or later.
+        """Enters an orbit: those values about the middle layer that look alike there, and that are
+        about it, too, where layers come to begin one earlier or later.
         """
         middle, looks = self.middle - first, self.search.looks
         value = values[middle]
@@ -213,7 +215,7 @@ class _Growth:
         return self.stretches[-1]
 
     def aligned(self) -> list[_Orbit]:
-        """The orbits: in each stretch periods begin where the fewest values are still to be read,
+        """The orbits: in each stretch layers begin where the fewest values are still to be read,
         and they are those of the earlier stretches that it reads or that read it.
         """
         for stretch in self.stretches:
@@ -234,7 +236,7 @@ class _Growth:
         return [replace(orbit, first=orbit.first + moved[orbit.stretch]) for orbit in self.orbits]
 
     def _begin_where_least_is_read(self, stretch: _Orbit) -> None:
-        """Lets the periods of a stretch begin elsewhere: orbits before that go to the period that
+        """Lets the layers of a stretch begin elsewhere: orbits before that go to the layer that
         the stretch comes to earlier.
         """
         own = [n for n, orbit in enumerate(self.orbits) if orbit.stretch == stretch.stretch]
@@ -259,7 +261,7 @@ class _Growth:
         return orbit.values[self.middle - orbit.first]
 
     def _reads(self) -> Iterator[tuple[_Orbit, _Orbit, int]]:
-        """The orbits that an orbit's middle value reads, and how many periods later these are."""
+        """The orbits that an orbit's middle value reads, and how many layers later these are."""
         for orbit in self.orbits:
             for item in self.search.operands[self._in_middle(orbit)]:
                 if item in self.home:

@@ -1,4 +1,4 @@
-"""Equal periods of a program are saturated once, and the e-graph is that of the whole program."""
+"""Equal layers of a program are saturated once, and the e-graph is that of the whole program."""
 
 import random
 from collections import Counter
@@ -16,10 +16,10 @@ from mgn.dialects.mgn.structure import GraphOp, ReadOp
 from mgn.dialects.types import tensor
 from mgn.passes.saturate import DEFAULT_CLASSES, RuleClass, saturate, saturate_graph
 from mgn.passes.saturate.egraph.engine import SaturatedGraph, saturate_facts
-from mgn.passes.saturate.egraph.unfolding import saturate_periods
+from mgn.passes.saturate.egraph.layer_copies import saturate_layers
 from mgn.passes.saturate.encoding.encode import encode_graph
 from mgn.passes.saturate.encoding.facts import Facts
-from mgn.passes.saturate.encoding.periods import find_periods
+from mgn.passes.saturate.encoding.repeated_layers import find_layers
 from mgn.passes.saturate.memo import forget_choices
 from mgn.passes.saturate.rules.rule import Rule
 from mgn.passes.saturate.rules.table import rules_of
@@ -91,10 +91,10 @@ def facts_of(graph: GraphOp, rules: list[Rule]) -> Facts:
     return encode_graph(graph, literals_of(rules)).facts
 
 
-def unfolded(graph: GraphOp) -> SaturatedGraph | None:
-    """The graph from equal periods, compared with the one of the whole program."""
+def from_equal_layers(graph: GraphOp) -> SaturatedGraph | None:
+    """The graph from equal layers, compared with the one of the whole program."""
     rules = rules_of(DEFAULT_CLASSES)
-    found = saturate_periods(facts_of(graph, rules), rules, 60.0, widen=True)
+    found = saturate_layers(facts_of(graph, rules), rules, 60.0, widen=True)
     if found is not None:
         facts = facts_of(graph, rules)
         values = len(facts.handle_types)
@@ -146,24 +146,24 @@ def looks_of(graph: SaturatedGraph, anchors: dict[int, int]) -> Counter[int]:
 
 @pytest.mark.parametrize("layer", [perceptron, gated, normalised])
 def test_layers_are_saturated_once(layer: Layer) -> None:
-    found = unfolded(repeated(layer))
+    found = from_equal_layers(repeated(layer))
     assert found is not None
-    assert found.unfolded >= LAYERS - 9
+    assert found.layer_copies >= LAYERS - 9
 
 
 @pytest.mark.parametrize("kind", ["inference_graph", "training_graph"])
 def test_so_are_those_of_a_decoder(kind: str) -> None:
-    found = unfolded(getattr(egraph_graphs, kind)(LAYERS))
+    found = from_equal_layers(getattr(egraph_graphs, kind)(LAYERS))
     assert found is not None
-    assert found.unfolded >= LAYERS - 9
+    assert found.layer_copies >= LAYERS - 9
 
 
 def test_random_layers_too() -> None:
-    found = [unfolded(repeated(random_layer(seed))) for seed in range(40)]
+    found = [from_equal_layers(repeated(random_layer(seed))) for seed in range(40)]
     assert sum(item is not None for item in found) >= 20
 
 
-def test_layers_that_differ_are_no_periods() -> None:
+def test_layers_that_differ_are_no_repeated_layers() -> None:
     def one_differs(b: Emitter, x: SSAValue, number: int) -> SSAValue:
         return b.tanh(x) if number == LAYERS // 2 else perceptron(b, x, number)
 
@@ -172,8 +172,8 @@ def test_layers_that_differ_are_no_periods() -> None:
 
     rules = rules_of(DEFAULT_CLASSES)
     for layer in (one_differs, constants_differ):
-        assert find_periods(facts_of(repeated(layer), rules)) is None
-    assert find_periods(facts_of(repeated(perceptron, 6), rules)) is None
+        assert find_layers(facts_of(repeated(layer), rules)) is None
+    assert find_layers(facts_of(repeated(perceptron, 6), rules)) is None
 
 
 def test_nothing_is_left_out_that_is_read_from_elsewhere() -> None:
@@ -185,11 +185,11 @@ def test_nothing_is_left_out_that_is_read_from_elsewhere() -> None:
         return b.concat(values, axis=0)
 
     graph = build_graph(body, f32(WIDTH, WIDTH))
-    assert find_periods(facts_of(graph, rules_of(DEFAULT_CLASSES))) is not None
-    assert unfolded(graph) is None
+    assert find_layers(facts_of(graph, rules_of(DEFAULT_CLASSES))) is not None
+    assert from_equal_layers(graph) is None
 
 
-def test_branches_written_side_by_side_are_no_periods_and_soon_seen_to_be_none() -> None:
+def test_branches_written_side_by_side_are_no_repeated_layers_and_soon_seen_to_be_none() -> None:
     def body(b: Emitter, x: SSAValue) -> SSAValue:
         values = [parameter(b, f"{number}.w") for number in range(LAYERS)]
         for _ in range(40):
@@ -199,7 +199,7 @@ def test_branches_written_side_by_side_are_no_periods_and_soon_seen_to_be_none()
         return x
 
     rules = rules_of(DEFAULT_CLASSES)
-    assert find_periods(facts_of(build_graph(body, f32(WIDTH, WIDTH)), rules)) is None
+    assert find_layers(facts_of(build_graph(body, f32(WIDTH, WIDTH)), rules)) is None
 
 
 def test_constants_that_layers_make_of_each_other_are_not_alike() -> None:
@@ -210,16 +210,16 @@ def test_constants_that_layers_make_of_each_other_are_not_alike() -> None:
             x = b.add(b.mul(x, table), parameter(b, f"{number}.w"))
         return x
 
-    assert unfolded(build_graph(body, f32(WIDTH, WIDTH))) is None
+    assert from_equal_layers(build_graph(body, f32(WIDTH, WIDTH))) is None
 
 
-def test_products_of_all_layers_that_become_one_are_no_periods() -> None:
+def test_products_of_all_layers_that_become_one_are_no_repeated_layers() -> None:
     def body(b: Emitter, x: SSAValue, memory: SSAValue) -> SSAValue:
         for number in range(LAYERS):
             x = b.softmax(b.add(x, b.matmul(memory, parameter(b, f"{number}.w"))))
         return x
 
-    assert unfolded(build_graph(body, f32(WIDTH, WIDTH), f32(WIDTH, WIDTH))) is None
+    assert from_equal_layers(build_graph(body, f32(WIDTH, WIDTH), f32(WIDTH, WIDTH))) is None
 
 
 def test_rules_that_reach_further_than_to_a_neighbour_see_the_whole() -> None:
@@ -229,8 +229,8 @@ def test_rules_that_reach_further_than_to_a_neighbour_see_the_whole() -> None:
     rule = Rule("four-tanh", long, "x", RuleClass.APPROXIMATES, "reaches over four layers")
     rules = rules_of(DEFAULT_CLASSES)
     graph = repeated(lambda b, x, number: b.tanh(x), 2 * LAYERS)
-    assert saturate_periods(facts_of(graph, rules), rules, 60.0, widen=True) is not None
-    assert saturate_periods(facts_of(graph, rules), [*rules, rule], 60.0, widen=True) is None
+    assert saturate_layers(facts_of(graph, rules), rules, 60.0, widen=True) is not None
+    assert saturate_layers(facts_of(graph, rules), [*rules, rule], 60.0, widen=True) is None
 
 
 @pytest.mark.parametrize("layer", [perceptron, gated, normalised, *map(random_layer, range(6))])
@@ -244,11 +244,11 @@ def test_the_kernels_are_those_chosen_for_the_whole_program(
     short, whole = before.clone(), before.clone()
     found = saturate_graph(short, CPU)
     forget_choices()
-    monkeypatch.setattr(saturate, "saturate_periods", lambda *_: None)
+    monkeypatch.setattr(saturate, "saturate_layers", lambda *_: None)
     expected = saturate_graph(whole, CPU)
-    assert found.unfolded or layer.__name__ == "layer"
-    assert expected.unfolded == 0
-    assert ("equal periods unfolded" in str(found)) is bool(found.unfolded)
+    assert found.layer_copies or layer.__name__ == "layer"
+    assert expected.layer_copies == 0
+    assert ("equal layers copied" in str(found)) is bool(found.layer_copies)
     assert (found.cost_after, found.classes) == (expected.cost_after, expected.classes)
     assert located(short) == located(whole)
 
@@ -318,7 +318,7 @@ def trained_by_plain_steps(layers: int) -> GraphOp:
     return egraph_graphs._finish(block, [b.sub(w, b.mul(tape.gradients[w], 1e-3)) for w in weights])
 
 
-def test_what_forward_and_backward_passes_have_alike_are_no_periods() -> None:
+def test_what_forward_and_backward_passes_have_alike_are_no_repeated_layers() -> None:
     """Each mean of a layer is one of the forward pass and one of the backward pass."""
     graph = trained_by_plain_steps(6)
-    assert find_periods(facts_of(graph, rules_of(DEFAULT_CLASSES))) is None
+    assert find_layers(facts_of(graph, rules_of(DEFAULT_CLASSES))) is None

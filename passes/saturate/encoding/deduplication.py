@@ -1,7 +1,7 @@
-"""A program with the middle ones of its periods left out: what saturation has to look at.
+"""A program with its middle layers left out: saturation looks at this one alone.
 
-In: facts with their `Periods`. Out: a `Shortened`: facts of their own, in which the first periods
-read, and are read by, the last ones across the gap as they were their neighbours.
+In: facts with their `RepeatedLayers`. Out: a `Deduplicated`, with facts of its own. In these the
+first layers read the last ones across the gap, as if they were neighbours, and the other way round.
 
     before   p0 → p1 → p2 → p3 → … → p20 → p21        after   p0 → p1 → p2 → p19 → p20 → p21
 """
@@ -11,24 +11,25 @@ from dataclasses import dataclass
 
 from mgn.passes.saturate.encoding.definitions import ORIGINS, Origin
 from mgn.passes.saturate.encoding.facts import Facts, Leaf, NodeFact
-from mgn.passes.saturate.encoding.periods import Periods
+from mgn.passes.saturate.encoding.repeated_layers import RepeatedLayers
 
 KEPT = 3
-"""Periods that stay at either end of a program: the last of the first ones then has a neighbour on
-each side that has, in turn, one that is like it.
+"""Layers that stay at either end of a program. Of three, the innermost has a neighbour on each
+side, and each of these has a neighbour that is like it.
 """
 LEAST_LEFT_OUT = 4
-"""Periods that have to be left out for a shorter program to be worth it."""
+"""The fewest layers to leave out: for fewer of them a shorter program is not worth it."""
 
 
 @dataclass(frozen=True)
-class Shortened:
-    """Facts of the shortened program; `original` has the handles that its own ones have in the
-    `whole`, `place` the orbit and the period, counted from 0, of those that are in one.
+class Deduplicated:
+    """Facts of the deduplicated program. `original` has the value of the `whole` program that each
+    of its own values stands for. `place` has the orbit and the layer, counted from 0, of each value
+    of a layer.
     """
 
     whole: Facts
-    periods: Periods
+    layers: RepeatedLayers
     facts: Facts
     original: tuple[int, ...]
     place: Mapping[int, tuple[int, int]]
@@ -36,30 +37,30 @@ class Shortened:
 
     @property
     def left_out(self) -> range:
-        """The periods that are not there."""
-        return range(KEPT, self.periods.count - KEPT)
+        """The layers that are not there."""
+        return range(KEPT, self.layers.count - KEPT)
 
 
 class _Uneven(Exception):
     """Something outside of a repetition, or no neighbour in it, reads what would be left out."""
 
 
-def shorten(whole: Facts, periods: Periods) -> Shortened | None:
-    """The program without its middle periods; None where they cannot or need not be left out."""
-    if periods.count - 2 * KEPT < LEAST_LEFT_OUT:
+def deduplicate(whole: Facts, layers: RepeatedLayers) -> Deduplicated | None:
+    """The program without its middle layers; None where they cannot or need not be left out."""
+    if layers.count - 2 * KEPT < LEAST_LEFT_OUT:
         return None
     try:
-        return _Shortening(whole, periods).shortened()
+        return _Deduplication(whole, layers).deduplicated()
     except _Uneven:
         return None
 
 
-class _Shortening:
+class _Deduplication:
     """Facts to which the kept part of a program is restated, handle by handle."""
 
-    def __init__(self, whole: Facts, periods: Periods) -> None:
-        self.whole, self.periods = whole, periods
-        self.gap = range(KEPT, periods.count - KEPT)
+    def __init__(self, whole: Facts, layers: RepeatedLayers) -> None:
+        self.whole, self.layers = whole, layers
+        self.gap = range(KEPT, layers.count - KEPT)
         self.short = Facts(
             whole.literals,
             whole.types,
@@ -70,10 +71,10 @@ class _Shortening:
         )
         self.handles: dict[int, int] = {}
 
-    def shortened(self) -> Shortened:
+    def deduplicated(self) -> Deduplicated:
         whole, short, handles = self.whole, self.short, self.handles
         for handle, fact in enumerate(whole.definitions):
-            place = self.periods.place.get(handle)
+            place = self.layers.place.get(handle)
             if place is None or place[1] not in self.gap:
                 restated = self._restated(fact, place)
                 location = whole.locations.get(handle)
@@ -85,18 +86,18 @@ class _Shortening:
         for left, right in whole.new_unions:
             if left in handles and right in handles:
                 short.union(handles[left], handles[right])
-        kept = [*range(self.gap.start), *range(self.gap.stop, self.periods.count)]
+        kept = [*range(self.gap.start), *range(self.gap.stop, self.layers.count)]
         orbits = tuple(
-            tuple([handles[values[period]] for period in kept]) for values in self.periods.orbits
+            tuple([handles[values[layer]] for layer in kept]) for values in self.layers.orbits
         )
         place = {
-            handle: (number, period)
+            handle: (number, layer)
             for number, values in enumerate(orbits)
-            for period, handle in enumerate(values)
+            for layer, handle in enumerate(values)
         }
         if any(origin is Origin.CONSTANTS for origin in self._origins(orbits)):
             raise _Uneven
-        return Shortened(whole, self.periods, short, tuple(handles), place, orbits)
+        return Deduplicated(whole, self.layers, short, tuple(handles), place, orbits)
 
     def _restated(self, fact: NodeFact | Leaf, place: tuple[int, int] | None) -> NodeFact | Leaf:
         if isinstance(fact, Leaf):
@@ -109,17 +110,17 @@ class _Shortening:
         known = self.handles.get(item)
         if known is not None:
             return known
-        orbit, period = self.periods.place[item]
+        orbit, layer = self.layers.place[item]
         ends = {self.gap.start: self.gap.stop, self.gap.stop - 1: self.gap.start - 1}
-        if reader is None or abs(reader[1] - period) != 1 or period not in ends:
+        if reader is None or abs(reader[1] - layer) != 1 or layer not in ends:
             raise _Uneven
-        beyond = self.handles.get(self.periods.orbits[orbit][ends[period]])
+        beyond = self.handles.get(self.layers.orbits[orbit][ends[layer]])
         if beyond is None:
             raise _Uneven
         return beyond
 
     def _origins(self, orbits: tuple[tuple[int, ...], ...]) -> Iterator[Origin]:
-        """What decides the values of a period: constants alone may not be alike in all."""
+        """What decides the values of a layer: constants alone may not be alike in all."""
         origins: list[Origin] = []
         for fact in self.short.definitions:
             if isinstance(fact, Leaf):
