@@ -28,7 +28,7 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         elementwise and reshape after; beside it the log-sum-exp of its scores
 
 What a kernel says of a matrix unit is so: its product's operands, or attention's queries, keys and
-values, are rounded to what the unit multiplies. What it says of largest elements is so, too.
+values, are rounded to what the unit multiplies. What it says of maxima of rows is so, too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +58,7 @@ from mgn.dialects.fusion.product_bodies import (
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import OPERATIONS, Kind, TensorOp
 from mgn.dialects.shapes import reduce_shape
-from mgn.dialects.shifts import LARGEST, Step, largest_only_shift
+from mgn.dialects.stabilising_maximum import MAXIMUM, Step, maxima_only_stabilise
 from mgn.dialects.types import element_of
 
 POINTWISE = frozenset({Kind.ELEMENTWISE, Kind.MOVEMENT, Kind.INDEXING, Kind.CONSTANT})
@@ -120,17 +120,17 @@ def verify_form(kernel: KernelBody) -> None:
         if unit is not None:
             name = unit.data if isinstance(unit, StringAttr) else ""
             _verify_unit(kernel, kernel.operations, name)
-        if LARGEST in entries and not _largest_shift(kernel, kernel.operations):
-            _fail(kernel, "its largest elements are more than what exponentials are shifted by")
+        if MAXIMUM in entries and not _maxima_stabilise(kernel, kernel.operations):
+            _fail(kernel, "its maxima of rows do more than stabilise exponentials")
 
 
 def _fail(kernel: KernelBody, reason: str) -> None:
     raise VerifyException(f"fusion.kernel {kernel.kind}: {reason}")
 
 
-def _largest_shift(kernel: KernelBody, operations: Operations) -> bool:
+def _maxima_stabilise(kernel: KernelBody, operations: Operations) -> bool:
     steps = (Step(op.results[0], op.spec.name, tuple(op.operands)) for op in operations)
-    return largest_only_shift(steps, kernel.written)
+    return maxima_only_stabilise(steps, kernel.written)
 
 
 def _only(kernel: KernelBody, operations: Operations, *heavy: Kind) -> None:

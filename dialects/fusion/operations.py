@@ -109,10 +109,10 @@ class FusedKernelOp(IRDLOperation, HoldsProgram):
     """One device kernel: reads its inputs from memory, computes its body, writes its results to
     memory.
 
-    `arranged` is what it says for its schedule: how values lie that it reads (`right = "panels"`,
-    `rounded = 1`), as what a matrix unit is to multiply (`matrix = "tf32"`), and that the largest
-    elements of rows only shift exponentials (`largest = "shifts"`). One that names no unit does
-    without. What is said of panels, of the unit and of largest elements has to be so.
+    `arranged` has facts for its schedule: the layout of its operands (`right = "panels"`,
+    `rounded = 1`), the input type of a matrix unit (`matrix = "tf32"`), and that the maxima of rows
+    only stabilise exponentials (`maximum = "stabilises"`). A kernel that names no unit does
+    without. The verifier checks what is said of panels, of the unit and of maxima.
     """
 
     name = "fusion.kernel"

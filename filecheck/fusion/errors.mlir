@@ -42,8 +42,8 @@ mgn.graph @unit("x" = %x : tensor<8x8xf32>) -> ("y" : tensor<8x8xf32>) {
 // -----
 
 mgn.graph @shift("x" = %x : tensor<8x8xf32>) -> ("y" : tensor<8x1xf32>) {
-  // expected-error @+1 {{fusion.kernel reduction: its largest elements are more than what exponentials are shifted by}}
-  %y = fusion.kernel reduction (%a = %x : tensor<8x8xf32>) -> (tensor<8x1xf32>) arranged {largest = "shifts"} {
+  // expected-error @+1 {{fusion.kernel reduction: its maxima of rows do more than stabilise exponentials}}
+  %y = fusion.kernel reduction (%a = %x : tensor<8x8xf32>) -> (tensor<8x1xf32>) arranged {maximum = "stabilises"} {
     %0 = mgn.max_reduce(%a) axis = [1], keepdims = true : (tensor<8x8xf32>) -> tensor<8x1xf32>
     fusion.return %0 : tensor<8x1xf32>
   }

@@ -10,7 +10,7 @@ mgn.graph @softmax("x" = %x : tensor<64x128xf32>) -> ("y" : tensor<64x128xf32>) 
   mgn.return %2 : tensor<64x128xf32>
 }
 // CHECK: mgn.graph @softmax
-// CHECK-NEXT: fusion.kernel reduction ({{.*}} arranged {largest = "shifts"} {
+// CHECK-NEXT: fusion.kernel reduction ({{.*}} arranged {maximum = "stabilises"} {
 // CHECK-NEXT: mgn.constant dense<1.250000e-01> : tensor<f32>
 // CHECK-NEXT: mgn.mul
 // CHECK-NEXT: mgn.max_reduce

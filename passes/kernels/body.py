@@ -19,7 +19,7 @@ from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
-from mgn.dialects.shifts import IDENTITIES
+from mgn.dialects.stabilising_maximum import IDENTITIES
 from mgn.dialects.types import ElementType, element_of
 from mgn.passes.kernels.index import Index
 

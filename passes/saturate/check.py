@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from mgn.diagnostics import MgnError
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.shifts import LARGEST
+from mgn.dialects.stabilising_maximum import MAXIMUM
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet
 from mgn.passes.saturate.candidates.commits import commit_seconds
 from mgn.passes.saturate.egraph.view import View
@@ -100,7 +100,7 @@ def _kind_and_price(
     facts, body = candidate.template.facts, candidate.body
     known = kernel_facts(body, form, candidate.results, types, view.signatures, device)
     for name, said in facts:
-        if name in (MATRIX, LARGEST) and (name, said) not in known:
+        if name in (MATRIX, MAXIMUM) and (name, said) not in known:
             raise ExtractionError(f"kernel {candidate.number}: it says {name} = {said}, falsely")
     price = price_kernel(body, form, candidate.results, types, view.signatures, device, facts)
     return form.kind, price

@@ -8,9 +8,9 @@ After:
         -> (tensor<512x512xf32>) schedule {variant = "tiles", tile_down = 8 : i64, … } { … }
 
 Extraction knew what is chosen here, because `arranged` says what a kernel's price assumed: operands
-in panels or rounded, the type of its product on the matrix unit, and whether largest elements only
-shift exponentials. A schedule without a variant, as one written by hand, fixes the entries that it
-has. The pass chooses the others.
+in panels or rounded, the type of its product on the matrix unit, and whether maxima of rows only
+stabilise exponentials. A schedule without a variant, as one written by hand, fixes the entries that
+it has. The pass chooses the others.
 """
 
 from collections.abc import Hashable

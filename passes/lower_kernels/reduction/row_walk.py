@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
-from mgn.dialects.shifts import LARGEST
+from mgn.dialects.stabilising_maximum import MAXIMUM
 from mgn.passes.kernels.arithmetic import shorter_vectors
 from mgn.passes.kernels.body import Body, Indices, Node
 from mgn.passes.kernels.index import ZERO, Index, constant, lanes, linear
@@ -93,7 +93,7 @@ class RowWalk:
             for row in self.rows:
                 row.arrays = [self._array(node) for node in stored]
             last = reductions is self.stages.reductions[-1]
-            stage = Stage(self.code, reductions, LARGEST in self.job.schedule)
+            stage = Stage(self.code, reductions, MAXIMUM in self.job.schedule)
             self._stage(stage, stored, last)
             for row in self.rows:
                 row.read_back(stored)

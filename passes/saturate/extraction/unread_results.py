@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.shifts import LARGEST
+from mgn.dialects.stabilising_maximum import MAXIMUM
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.candidates.commits import commit_seconds
 from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
@@ -92,7 +92,7 @@ class _Narrower:
         classes = [self.view.classes[item] for item in candidate.classes]
         types = {name: classes[name].type for name in template.reads if name in leaves}
         facts = self.priced.facts(body, results, types)
-        facts += tuple(fact for fact in template.facts if fact[0] not in (MATRIX, LARGEST))
+        facts += tuple(fact for fact in template.facts if fact[0] not in (MATRIX, MAXIMUM))
         price = price_kernel(body, form, results, types, signatures, self.device, facts)
         return replace(
             template,

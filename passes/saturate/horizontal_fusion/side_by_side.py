@@ -20,7 +20,7 @@ from itertools import combinations
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.shifts import LARGEST, SHIFTS
+from mgn.dialects.stabilising_maximum import MAXIMUM, STABILISES
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
 from mgn.passes.saturate.candidates.limits import NO_GAIN, TIME, CutLimits
@@ -32,7 +32,7 @@ from mgn.passes.saturate.prices.prices import price_per_run
 
 MERGED = (KernelKind.POINTWISE, KernelKind.REDUCTION, KernelKind.ORDER)
 
-LIKE_ANY = frozenset({(LARGEST, SHIFTS)})
+LIKE_ANY = frozenset({(MAXIMUM, STABILISES)})
 """What a kernel may say that reads and writes what any other might."""
 
 Space = tuple[KernelKind, tuple[int, ...], tuple[int, ...]]

@@ -60,8 +60,8 @@ def renamed(nodes: Sequence[BodyNode], names: Names) -> Body:
 
 
 Facts = tuple[tuple[str, int | str], ...]
-"""What a kernel says for its price and schedule: how lies what it reads or writes, as what a matrix
-unit is to multiply, and whether the largest elements of rows only shift exponentials.
+"""The facts of a kernel for its price and schedule: the layout of its operands and results, the
+input type of a matrix unit, and whether the maxima of rows only stabilise exponentials.
 """
 
 IN_ROW_SPACE = (KernelKind.REDUCTION, KernelKind.ROW_BLOCKS)

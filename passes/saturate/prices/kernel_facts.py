@@ -1,8 +1,8 @@
-"""What a kernel says beside its body, because its price or its template counts on it.
+"""The facts that a kernel has beside its body, because its price or its template counts on them.
 
-In: a legal body, what it writes, its leaves, a `Device`. Out: as what a matrix unit is to multiply,
-and whether the largest elements of rows only shift exponentials. A kernel says it from its
-candidate on: nothing is found out about a body once it is chosen.
+In: a legal body, its results and leaves, a `Device`. Out: the input type of a matrix unit, and
+whether the maxima of rows only stabilise exponentials. A candidate has these facts already: nothing
+is found out about a body once it is chosen.
 
 The operands of a product that are rounded may be multiplied without the unit as well: the terms
 are the same. So the unit is taken where the kernel is cheaper with it. An attention takes it in any
@@ -15,7 +15,13 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.shifts import LARGEST, SHIFTING, SHIFTS, Step, largest_only_shift
+from mgn.dialects.stabilising_maximum import (
+    MAXIMUM,
+    STABILISED,
+    STABILISES,
+    Step,
+    maxima_only_stabilise,
+)
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.prices.matrix_price import unit_facts
@@ -28,7 +34,7 @@ def may_say(
 ) -> bool:
     """Whether a kernel of a body says anything, whatever it writes and reads."""
     if form.kind is KernelKind.REDUCTION:
-        return SHIFTING.issubset([signatures[number].name for _, number, _ in body])
+        return STABILISED.issubset([signatures[number].name for _, number, _ in body])
     return form.kind is not KernelKind.POINTWISE and bool(form.reduced or device.matrix_rates)
 
 
@@ -84,6 +90,6 @@ def price_alone(
 def shift_facts(
     body: Sequence[BodyNode], results: Sequence[int], signatures: Sequence[Signature]
 ) -> Facts:
-    """What a kernel that reduces rows says of their largest elements."""
+    """What a kernel that reduces rows says of their maxima."""
     steps = (Step(name, signatures[number].name, operands) for name, number, operands in body)
-    return ((LARGEST, SHIFTS),) if largest_only_shift(steps, results) else ()
+    return ((MAXIMUM, STABILISES),) if maxima_only_stabilise(steps, results) else ()

@@ -32,7 +32,7 @@ from mgn.dialects.block_formats import BLOCK
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
-from mgn.dialects.shifts import LARGEST
+from mgn.dialects.stabilising_maximum import MAXIMUM
 from mgn.dialects.types import element_of
 from mgn.passes.arrangements.copied_operands import SCATTERED, TILED
 from mgn.passes.arrangements.prepack_products import TO_PANELS
@@ -323,7 +323,7 @@ def measure_kernel(
 
 def is_plain(form: Form, facts: Facts) -> bool:
     """Whether a kernel has no heavy operation, and no value in a layout for one."""
-    return form.kind in PLAIN and all(name == LARGEST for name, _ in facts)
+    return form.kind in PLAIN and all(name == MAXIMUM for name, _ in facts)
 
 
 def work_of(

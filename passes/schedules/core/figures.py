@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import Device
-from mgn.dialects.shifts import LARGEST
+from mgn.dialects.stabilising_maximum import MAXIMUM
 from mgn.dialects.types import element_of
 from mgn.passes.kernels.arithmetic import power_below
 from mgn.passes.liveness import tensor_bytes
@@ -93,7 +93,7 @@ def figures_for(traits: Traits, arranged: Entries, device: Device) -> dict[str, 
     else:
         entries = _gpu_figures(traits, arranged, device)
     return entries | {
-        name: arranged[name] for name in (LEFT, RIGHT, ROUNDED, LARGEST) if name in arranged
+        name: arranged[name] for name in (LEFT, RIGHT, ROUNDED, MAXIMUM) if name in arranged
     }
 
 

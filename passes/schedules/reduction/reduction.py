@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from mgn.dialects.stabilising_maximum import MAXIMUM
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
 from mgn.passes.kernels.rows import RowSpace, elements_in_line, row_space
 from mgn.passes.kernels.runs import line_of_rows
@@ -31,7 +32,7 @@ class ReductionVariant(StrEnum):
 def reduction_schedules(request: Request) -> Schedules:
     """The schedules of a reduction; there is one."""
     space = row_space(request.body)
-    facts = request.facts("form", "lanes", "sub_group", "ahead", "largest")
+    facts = request.facts("form", "lanes", "sub_group", "ahead", MAXIMUM)
     if request.is_gpu and (windows := sliding_windows(request.body, space)) is not None:
         variant = ReductionVariant.SLIDING
         numbers = sliding_numbers(request, space, windows)

@@ -147,7 +147,7 @@ def test_only_what_a_sum_divides_may_be_shifted_by_less_than_the_largest(
     build: Build, found: bool
 ) -> None:
     fused = fused_kernel("reduction", [("f32", (8, 64))], build)
-    assert (scheduled(fused, CPU).get("largest") == "shifts") is found
+    assert (scheduled(fused, CPU).get("maximum") == "stabilises") is found
     exact = [op for op in lowered(fused, CPU).walk() if isinstance(op, arith.MaximumfOp)]
     assert bool(exact) is not found
 
@@ -155,14 +155,14 @@ def test_only_what_a_sum_divides_may_be_shifted_by_less_than_the_largest(
 @pytest.mark.parametrize("build", [also_written, log_of_sum, of_another, used_alone, moments])
 def test_a_kernel_that_says_so_falsely_is_refused(build: Build) -> None:
     fused = fused_kernel("reduction", [("f32", (8, 64))], build)
-    fused.arranged = ScheduleAttr.of(largest="shifts")
-    with pytest.raises(VerifyException, match="largest elements are more than"):
+    fused.arranged = ScheduleAttr.of(maximum="stabilises")
+    with pytest.raises(VerifyException, match="maxima of rows do more than stabilise"):
         fused.verify()
 
 
 def test_a_kernel_that_says_nothing_takes_the_exact_largest() -> None:
     fused = fused_kernel("reduction", [("f32", (8, 64))], softmax)
-    assert "largest" not in schedule_for(fused, CPU).values
+    assert "maximum" not in schedule_for(fused, CPU).values
     function = lower_kernel(fused, "exact", schedule_for(fused, CPU).values)
     assert any(isinstance(op, arith.MaximumfOp) for op in function.walk())
 

@@ -1,12 +1,13 @@
-"""Largest elements of rows that only shift exponentials, which a sum of theirs divides:
+"""Stabilising maxima of rows: the sum of the exponentials divides them again.
 
     exp(x - max_reduce(x)) / sum(exp(x - max_reduce(x)))
 
-Such a number need not be the largest where an element is NaN: the sum is NaN then, and with it all
-that it divides. Nor does the sign of a zero matter.
+The maximum only keeps the exponentials finite. Any number of about its size would do. So the kernel
+may take another one where an element is NaN: the sum is NaN then, and so is each quotient. The sign
+of a zero does not matter either.
 
-In: the operations of a kernel's body, and what the kernel writes. Out: whether all of the body's
-largest elements are such.
+In: the operations of a kernel's body, and the values that the kernel writes. Out: whether all
+maxima of the body only stabilise.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -16,13 +17,13 @@ IDENTITIES = frozenset({"identity", "stop_gradient"})
 """Operations whose result is their operand."""
 
 MAX_REDUCE = "max_reduce"
-"""The operation that gives the largest elements of rows."""
+"""The operation that gives the maximum of each row."""
 
-SHIFTING = frozenset({MAX_REDUCE, "sub", "exp", "sum"})
-"""Operations without which no largest element only shifts."""
+STABILISED = frozenset({MAX_REDUCE, "sub", "exp", "sum"})
+"""Operations without which no maximum only stabilises."""
 
-LARGEST, SHIFTS = "largest", "shifts"
-"""What `arranged` says where it is so: `arranged {largest = "shifts"}`."""
+MAXIMUM, STABILISES = "maximum", "stabilises"
+"""The entry of `arranged` for such a body: `arranged {maximum = "stabilises"}`."""
 
 
 class Step(NamedTuple):
@@ -33,8 +34,8 @@ class Step(NamedTuple):
     operands: tuple[Hashable, ...]
 
 
-def largest_only_shift(steps: Iterable[Step], written: Iterable[Hashable]) -> bool:
-    """Whether a body, operands before users, has largest elements of rows, and all only shift."""
+def maxima_only_stabilise(steps: Iterable[Step], written: Iterable[Hashable]) -> bool:
+    """Whether a body, operands before users, has maxima of rows, and all of them only stabilise."""
     same: dict[Hashable, Hashable] = {}
     made: dict[Hashable, Step] = {}
     users: dict[Hashable, list[Step]] = {}
@@ -49,10 +50,10 @@ def largest_only_shift(steps: Iterable[Step], written: Iterable[Hashable]) -> bo
             users.setdefault(item, []).append(step)
     results = {same.get(name, name) for name in written}
     largest = [step for step in made.values() if step.operation == MAX_REDUCE]
-    return bool(largest) and all(_only_shifts(step, made, users, results) for step in largest)
+    return bool(largest) and all(_only_stabilises(step, made, users, results) for step in largest)
 
 
-def _only_shifts(
+def _only_stabilises(
     largest: Step,
     made: Mapping[Hashable, Step],
     users: Mapping[Hashable, Sequence[Step]],

@@ -9,7 +9,7 @@ import mgn
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
-from mgn.dialects.shifts import SHIFTING, Step, largest_only_shift
+from mgn.dialects.stabilising_maximum import STABILISED, Step, maxima_only_stabilise
 from mgn.passes.saturate import saturate_graph
 from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.reach import Reach
@@ -18,7 +18,7 @@ from mgn.passes.saturate.extraction.extract import extract
 from mgn.passes.saturate.saturate import saturated_view
 from tests.passes.saturate.saturate_programs import body_names, kernels_of
 
-SAYS = ScheduleAttr.of(largest="shifts")
+SAYS = ScheduleAttr.of(maximum="stabilises")
 PARTS = """
   m = max_reduce(x, axis = 1, keepdims = true)
   e = exp(x - m)
@@ -80,8 +80,8 @@ def test_the_checker_refuses_a_kernel_that_says_so_falsely() -> None:
     selection = extract(found).selection
     check_selection(view, found, selection, device)
     (chosen,) = (found.candidates[number] for number in selection.kernels)
-    chosen.template = replace(chosen.template, facts=(("largest", "shifts"),))
-    with pytest.raises(ExtractionError, match="largest = shifts, falsely"):
+    chosen.template = replace(chosen.template, facts=(("maximum", "stabilises"),))
+    with pytest.raises(ExtractionError, match="maximum = stabilises, falsely"):
         check_selection(view, found, selection, device)
 
 
@@ -107,7 +107,7 @@ def test_a_body_without_one_of_these_operations_has_no_largest_element_that_only
                 draw.choice(before) if draw.random() < 0.3 else item for item in step.operands
             )
             steps[place] = Step(step.name, name, operands)
-        if largest_only_shift(steps, ["y"]):
+        if maxima_only_stabilise(steps, ["y"]):
             said += 1
-            assert SHIFTING.issubset(step.operation for step in steps)
+            assert STABILISED.issubset(step.operation for step in steps)
     assert said > 500
