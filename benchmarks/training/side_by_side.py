@@ -5,8 +5,7 @@ In: a case and an optimiser of each. Out: a trainer, and functions that do a ste
 
 import copy
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,12 +90,3 @@ def paired(case: Case, kind: Kind, device: str = "auto") -> Pair:
         save_params(path, State(module))
         trainer.load_params(path)
     return Pair(trainer, module)
-
-
-@contextmanager
-def plain_attention() -> Iterator[None]:
-    """Has PyTorch compute attention in f64 as well as in f32 by its own formula."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    with sdpa_kernel(SDPBackend.MATH):
-        yield

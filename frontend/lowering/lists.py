@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.ir import SSAValue
-
 MOST_ITEMS = 100_000
 """Items that a list may hold, with those of its lists; as many more as the text has characters."""
 
@@ -31,12 +29,11 @@ class ValueFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What a value holds, itself included: items, lists inside lists, an error, a tensor."""
+    """What a value holds, itself included: items, lists inside lists, an error."""
 
     size: int = 1
     depth: int = 0
     poisoned: bool = False
-    has_tensor: bool = False
 
 
 class Items(list[Any]):
@@ -53,15 +50,12 @@ class Several(tuple[Any, ...]):
 
 _PLAIN = Extent()
 _POISONED = Extent(poisoned=True)
-_TENSOR = Extent(has_tensor=True)
 
 
 def extent_of(value: Any) -> Extent:
     """What a value holds."""
     if isinstance(value, Items | Several):
         return value.extent
-    if isinstance(value, SSAValue):
-        return _TENSOR
     if isinstance(value, list | tuple):
         return _joined(value)
     return _POISONED if isinstance(value, Poison) else _PLAIN
@@ -81,7 +75,6 @@ def joined_items(left: list[Any], right: list[Any], most: int) -> Items:
         first.size + second.size - 1,
         max(first.depth, second.depth),
         first.poisoned or second.poisoned,
-        first.has_tensor or second.has_tensor,
     )
     _checked(extent, most)
     made = Items(left)
@@ -98,14 +91,13 @@ def several_of(values: Iterable[Any], most: int) -> Several:
 
 
 def _joined(values: Iterable[Any]) -> Extent:
-    size, depth, poisoned, has_tensor = 1, 0, False, False
+    size, depth, poisoned = 1, 0, False
     for value in values:
         extent = extent_of(value)
         size += extent.size
         depth = max(depth, extent.depth)
         poisoned = poisoned or extent.poisoned
-        has_tensor = has_tensor or extent.has_tensor
-    return Extent(size, depth + 1, poisoned, has_tensor)
+    return Extent(size, depth + 1, poisoned)
 
 
 def _checked(extent: Extent, most: int) -> Extent:

@@ -39,11 +39,6 @@ def is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float)
 
 
-def is_compile_time(value: Any) -> bool:
-    """Whether a value is known when compiling: anything without a tensor in it."""
-    return not extent_of(value).has_tensor
-
-
 def holds_poison(value: Any) -> bool:
     """Whether a value, or an item of a list, has an error."""
     return extent_of(value).poisoned

@@ -380,9 +380,6 @@ def _end_of(token: Token) -> Place:
     return token.line, token.column + len(token)
 
 
-_BETWEEN_WORDS = ("NAME", "INT", "FLOAT", "STRING")
-
-
 def _spelled(tokens: Sequence[Token]) -> str:
     """Tokens on one line, in the style of the language as far as declarations need it."""
     text = ""

@@ -12,6 +12,7 @@ from math import prod
 from mgn.dialects.fusion.forms import BLOCK_SUMS
 from mgn.dialects.mgn.element_cost import ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.arithmetic import dividing_lanes
 from mgn.passes.kernels.body import Body, Indices, Node
 from mgn.passes.kernels.index import Index, delinearised
 from mgn.passes.kernels.index_maps import reshaped_index
@@ -163,6 +164,16 @@ def elements_in_line(body: Body, space: RowSpace) -> int:
     last = max((axis for axis in space.kept if space.shape[axis] != 1), default=-1)
     together = [axis for axis in space.reduced if axis > last] if in_order else innermost
     return prod(space.shape[axis] for axis in together)
+
+
+def lanes_along(space: RowSpace, in_line: int, most: int) -> int:
+    """The lanes of a CPU's vectors along rows, of which `in_line` elements lie in one line. Vectors
+    end where a line of a row does. The last vector of a whole row may be cut.
+    """
+    lanes = most if in_line == space.length else dividing_lanes(in_line, most)
+    while lanes > 1 and lanes > space.length:
+        lanes //= 2
+    return lanes
 
 
 def stages_of(body: Body, space: RowSpace) -> Stages:

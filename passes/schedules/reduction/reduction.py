@@ -3,8 +3,8 @@
 from enum import StrEnum
 
 from mgn.dialects.stabilising_maximum import MAXIMUM
-from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
-from mgn.passes.kernels.rows import RowSpace, elements_in_line, row_space
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.rows import RowSpace, elements_in_line, lanes_along, row_space
 from mgn.passes.kernels.runs import line_of_rows
 from mgn.passes.kernels.sliding_windows import sliding_windows
 from mgn.passes.kernels.window_planes import planes_of_reduction
@@ -51,12 +51,8 @@ def _along_rows(request: Request, space: RowSpace) -> dict[str, int]:
     """Vectors along rows: how many rows are walked side by side, and whether what a stage computes
     is stored for the next, and into which lines results cut a row.
     """
-    width = request.number("lanes", 16)
     in_line = elements_in_line(request.body, space)
-    if in_line != space.length:
-        width = dividing_lanes(in_line, width)
-    while width > 1 and width > space.length:
-        width //= 2
+    width = lanes_along(space, in_line, request.number("lanes", 16))
     together = 2 if space.rows > 1 and space.length <= SHORT else 1
     walks = ceil_div(space.rows, together)
     chunk = request.number("chunk", 4096) // max(together * space.length, 1)

@@ -18,6 +18,7 @@ from mgn.passes.kernels.rows import (
     block_space,
     block_sums_of,
     elements_in_line,
+    lanes_along,
     stages_of,
 )
 from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
@@ -72,12 +73,8 @@ def _along_rows(request: Request, space: RowSpace) -> dict[str, int]:
     rows = block_sums_of(request.body)[0].values["rows"]
     if rows > MOST_ROWS:
         raise VerifyException(f"fusion.kernel: blocks of {rows} rows are too long a chain of sums")
-    width = request.number("lanes", 16)
     in_line = elements_in_line(request.body, space)
-    if in_line != space.length:
-        width = dividing_lanes(in_line, width)
-    while width > 1 and width > space.length:
-        width //= 2
+    width = lanes_along(space, in_line, request.number("lanes", 16))
     return {"width": width, "stored": int(space.length <= request.number("stash", 8192))}
 
 
