@@ -1,8 +1,8 @@
 """Python's cycle collector, paused while much IR is made.
 
-IR is full of cycles (operations know their operands, values their uses), and while a program is
-read, saturated or lowered nearly all of it is in use: the collector would walk the growing program
-again and again and find nothing.
+IR is full of cycles: operations know their operands, and values their uses. While a program is
+read, saturated or lowered, nearly all of it is in use. The collector would walk the growing program
+again and again, and find nothing.
 """
 
 import gc

@@ -1,9 +1,9 @@
 """A text of the language in one style; comments stay, and so does where the author broke lines.
 
-In: a source without syntax errors. Out: its text with two spaces for each block, four for a line
-that goes on with an open bracket, one space where one belongs, at most one blank line in a row, and
-a statement a line except in blocks that stand on one line. The tokens are the same, and so is the
-program.
+In: a source without syntax errors. Out: its text with one space where one belongs, and at most one
+blank line in a row. Lines are indented by two spaces for each block, and by four where they go on
+with an open bracket. A statement has a line, except in blocks that stand on one line. The tokens
+are the same, and so is the program.
 
     graph g(x:f32[4]){y=x*2;return y}     graph g(x: f32[4]) { y = x * 2; return y }
 """

@@ -9,10 +9,10 @@ A kernel that writes a part: `%k1` lies in the state's place if nothing reads `%
 on, and the run's checks are counted before it, since a run whose checks fail leaves all states as
 they were. Of several updates one after the other, all lie there.
 
-A kernel that writes all of it: so does `%k1` if nothing reads `%k` after that launch, and `%k1` is
-no result of the graph; and if the launches that follow write states alone, since a run that fails
-before leaves all states as they were. `early` does without the last: where memory is scarce, a run
-that fails may have lost states.
+A kernel that writes all of it: so does `%k1` under three conditions. Nothing reads `%k` after that
+launch. `%k1` is no result of the graph. The launches that follow write states alone, since a run
+that fails before them leaves all states as they were. `early` does without the last condition:
+where memory is scarce, a run that fails may have lost states.
 """
 
 from collections.abc import Mapping, Sequence

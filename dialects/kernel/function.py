@@ -55,9 +55,9 @@ class FuncOp(IRDLOperation):
         global [64, 1, 1] local [16, 1, 1] noalias { … kernel.return }
     ```
     `global` counts work-items, and is a multiple of `local` in each dimension. `noalias` promises
-    that no two arguments share memory. Errors: an argument that is not a flat global memref, an
-    access for each argument missing, sizes that are not positive or not a multiple, vectors of
-    another width than 2, 4, 8, 16, a store through a `read` argument, a load through a `write` one
+    that no two arguments share memory. Errors: an argument that is not a flat global memref, or
+    has no access; sizes that are not positive or not a multiple; vectors of another width than 2,
+    4, 8, 16. So are a store through a `read` argument, and a load through a `write` one
     that nothing is stored to.
     """
 

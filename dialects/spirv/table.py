@@ -5,9 +5,9 @@ and what is checked. The classes of operations, the text form, the words and the
 from here.
 
 A line is `opcode name operands… [@capability] [-> rule]`. The operand `type` is the id of the
-result's type and `result` the result; any other is an id, or `name:kind` with a kind of `enums.py`
-or `int`, `string`, `number` (of the width of the type), `extended` (an instruction of an imported
-set). `?` may be left out, `*` is any number. A rule is a name of `rules.RULES`.
+result's type and `result` the result. Any other operand is an id, or `name:kind`. A kind is one of
+`enums.py`, `int`, `string`, `number` (of the width of the type), or `extended` (an instruction of
+an imported set). `?` may be left out, `*` is any number. A rule is a name of `rules.RULES`.
 """
 
 from dataclasses import dataclass

@@ -3,10 +3,10 @@
 In: a trace of saturate and the chosen kernels. Out: for each kernel the numbers of the program's
 operations, and what it reads from and writes for.
 
-An operation belongs to the kernels whose bodies compute its e-class, or, of a composite, a part
-that it shares with no other; where a body takes a slice in its place, to those that compute what
-that is a slice of. One whose value no body computes, because a rule put something else in place of
-it and its users, belongs where those do.
+An operation belongs to the kernels whose bodies compute its e-class. A composite also belongs to
+those that compute a part which no other operation has. Where a body takes a slice in the
+operation's place, it belongs to the kernels of the sliced value. One whose value no body computes,
+because a rule put something else in place of it and its users, belongs where those do.
 """
 
 from collections import Counter

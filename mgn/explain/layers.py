@@ -3,9 +3,10 @@
 In: nodes with their widths, edges from sources to targets. Out: a place for every node, and for
 every edge the points that it goes through.
 
-As K. Sugiyama, S. Tagawa and M. Toda ("Methods for visual understanding of hierarchical system
-structures", 1981): layers by the longest path, edges over several layers cut by points of their
-own, an order in each layer by the neighbours' means, and then places near those of the neighbours.
+The method is that of K. Sugiyama, S. Tagawa and M. Toda ("Methods for visual understanding of
+hierarchical system structures", 1981). Layers are by the longest path. Edges over several layers
+are cut by points of their own. Each layer is ordered by the neighbours' means. Places are then near
+those of the neighbours.
 """
 
 from collections.abc import Hashable, Mapping, Sequence

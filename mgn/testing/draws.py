@@ -144,9 +144,9 @@ def _any_bits(rng: Generator, element: ElementType, shape: Sequence[int], share:
 def draw_magnitudes(rng: Generator, types: Sequence[TensorType]) -> list[Array]:
     """Finite values of the declared types, of magnitudes from the subnormal to near the largest.
 
-    Arrays have magnitudes of their own, or the same, or inverse ones; elements of one array differ
-    by a little or by all; neighbours cancel but for some units in the last place, as do arrays of
-    one type; some elements are 0, as where a mask is applied, and some arrays repeat another one.
+    Arrays have magnitudes of their own, or the same, or inverse ones. Elements of one array differ
+    by a little or by all. Neighbours cancel but for some units in the last place, and so do arrays
+    of one type. Some elements are 0, as where a mask is applied. Some arrays repeat another one.
     """
     first = float(rng.choice(LEVELS))
     made: list[Array] = []

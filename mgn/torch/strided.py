@@ -1,8 +1,9 @@
 """Views by strides as views by axes, which mgn has.
 
-In: an FX graph that AOT autograd has made. Out: the same graph; a view by strides that sees each
-element of a tensor once, or repeats it along axes, is a view, a turn and an expansion, and what is
-scattered over all of a tensor takes its place. Others stay as they are.
+In: an FX graph that AOT autograd has made. Out: the same graph. A view by strides that sees each
+element of a tensor once, or repeats it along axes, becomes a view, a permutation and an expansion.
+A value that is scattered over all of a tensor takes the tensor's place. Other views stay as they
+are.
 """
 
 from collections.abc import Sequence

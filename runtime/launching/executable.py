@@ -49,7 +49,7 @@ class Executable:
     be set or reset. So has one that is written already when a later write fails.
 
     `guard` surrounds every buffer with poisoned zones that are checked after each run, and fills
-    the views with NaN before it: slow, and sure to notice a kernel that writes too far, or whose
+    the views with NaN before it. It is slow. It notices every kernel that writes too far, or whose
     results depend on what it reads there. By default `MGN_GUARD=on` asks for it.
     """
 

@@ -115,9 +115,9 @@ def fits(array: Any) -> bool:
 def buffer_over(context: Any, array: np.ndarray) -> Any:
     """A buffer in an array's memory, which has to last as long.
 
-    Intel's driver copies what may only be read and begins 64 bytes behind a multiple of 128, as
-    every second tensor of PyTorch does; what may be written, it takes as it lies, and so it is told
-    where the array allows that.
+    Intel's driver copies memory that may only be read and begins 64 bytes behind a multiple of 128,
+    as every second tensor of PyTorch does. It takes memory that may be written as it lies. So it is
+    told that the memory may be written where the array allows that.
     """
     flags = opencl().mem_flags
     access = flags.READ_WRITE if array.flags.writeable else flags.READ_ONLY

@@ -1,8 +1,8 @@
 """How large a device's caches are, as the system tells it, or else the driver.
 
-In: an OpenCL device. Out: the fields `l1_cache`, `l2_cache` and `l3_cache` of a description: bytes
-of the cache of data that a core has of its own, of its second one, and of the one that cores share.
-0 stands for what is not known.
+In: an OpenCL device. Out: the fields `l1_cache`, `l2_cache` and `l3_cache` of a description, in
+bytes. The first is a core's own cache of data, the second its next one, the third the cache that
+cores share. 0 stands for an unknown size.
 """
 
 import re

@@ -1,16 +1,16 @@
 """The layout of a `.mgnpkg` file: a compiled graph that needs no compiler to run.
 
 In: nothing. Out: the rows of the file's tables, and `Package`, which is what a file says. All of
-the format is below; `writer.py` and `reader.py` follow it, and so does the reader in C
-of `examples/embed_c`.
+the format is below; `writer.py` and `reader.py` follow it, and so does the reader in C of
+`examples/embed_c`.
 
 Numbers are little-endian: `u32`, `u64`. Places count bytes from the start of the file. A file is a
 header, blocks of data (each at the next multiple of 64) and eight tables in the order of `TABLES`
-(each at the next multiple of 8), with nothing between them but zeros up to the next multiple, and
-nothing after them. So it can be mapped into memory and read in place.
+(each at the next multiple of 8). Between them are zeros up to the next multiple. Nothing comes
+after them. So it can be mapped into memory and read in place.
 
     header, 192 bytes
-      0  magic "\\x89MGNPKG\\n"    8  u32 version, 3    12  u32 CRC-32 of all from byte 16 on
+      0  magic "\x89MGNPKG\n"    8  u32 version, 3    12  u32 CRC-32 of all from byte 16 on
      16  u64 bytes of the file
      24  name of the graph        32  name of the device that it was compiled for
      40  u64 bytes of the arena   48  u64 bytes of all tensors   56  u64 least possible arena
@@ -30,17 +30,19 @@ nothing after them. So it can be mapped into memory and read in place.
     outputs      24 bytes: name, u32 buffer, u32 element, u32 first dimension, u32 dimensions
 
 A *name* is two `u32`: where it starts in the strings, and its bytes without the zero. Rows use
-strings, dimensions, arguments, operands and blocks in order, one after the other: the names are
-those of the graph, the device, the kernels, the buffers, the outputs; the dimensions those of the
-buffers, then the outputs; the blocks each kernel's SPIR-V and OpenCL C, then the buffers' data.
+strings, dimensions, arguments, operands and blocks in order, one after the other. The names are
+those of the graph, the device, the kernels, the buffers, the outputs. The dimensions are those of
+the buffers, then the outputs. The blocks are each kernel's SPIR-V and OpenCL C, then the data of
+the buffers.
 
 - Codes: `ELEMENTS`, `ACCESSES`, `KINDS` and `STEPS` by their position. Elements of arguments are
   signless, those of buffers and outputs as the language has them; a bool is a byte, 0 or 1.
 - A kernel has SPIR-V, OpenCL C, or both; 0 bytes at place 0 stands for none. An argument is a
   pointer to global memory that holds `count` elements.
-- A buffer's *place* is that of its data (a constant; a parameter, or 0 where it is not embedded, or
-  where there are no bytes; a state's first value, or 0 where that is all zeros), its offset in the
-  arena (a view), or 0 (an input). Inputs, parameters and states are named as callers name them.
+- A buffer's *place* is that of its data. For a parameter it is 0 where the data is not embedded or
+  has no bytes. For a state it is that of its first value, or 0 where that is all zeros. For a view
+  it is the offset in the arena, for an input 0. Inputs, parameters and states are named as callers
+  name them.
   Only views and states are written. A state keeps what a run leaves in it for the next run.
 - A tensor has at most 32 dimensions and 2^48 elements, counting a dimension of 0 as 1; an arena at
   most 2^48 bytes.

@@ -13,6 +13,7 @@ from tests.generated_tables import STUB, pages, renewed, stub
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 LONGEST_README = 120
+LONGEST_SENTENCE = 40
 SOURCES = sorted(
     path
     for folder in ("codegen", "dialects", "frontend", "mgn", "passes", "runtime")
@@ -163,3 +164,38 @@ def test_public_names_have_docstrings(path: Path) -> None:
     assert ast.get_docstring(tree)
     missing = [node.name for node in public_definitions(tree) if not ast.get_docstring(node)]
     assert not missing
+
+
+_PARAGRAPHS = re.compile(r"\n\s*\n|\n(?=\s*- )")
+_SENTENCES = re.compile(r"(?<=[.:;!?])\s+(?=[A-Z`])")
+_WORD = re.compile(r"[\w`'-]+")
+
+
+def sentences_of(text: str) -> Iterator[str]:
+    """The sentences of a docstring; tables and IR have none."""
+    for paragraph in _PARAGRAPHS.split(text):
+        lines = [line.strip() for line in paragraph.splitlines()]
+        if not any("  " in line or "%" in line or "```" in line for line in lines):
+            yield from _SENTENCES.split(" ".join(lines))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_sentence_of_a_docstring_is_very_long(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    texts = [
+        node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    ]
+    sentences = [item for text in texts for item in sentences_of(text)]
+    assert not [item for item in sentences if len(_WORD.findall(item)) > LONGEST_SENTENCE]
+
+
+def test_a_very_long_sentence_is_found() -> None:
+    words = "word " * LONGEST_SENTENCE
+    assert list(sentences_of(f"A {words.strip()}. Another one.")) == [
+        f"A {words.strip()}.",
+        "Another one.",
+    ]

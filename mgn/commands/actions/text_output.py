@@ -88,9 +88,9 @@ def write_text(arguments: argparse.Namespace) -> None:
 def prompt_dims(
     module: Module, count: int, room: Room | None, given: Mapping[str, int] = NOTHING
 ) -> dict[str, int | Sizes]:
-    """The dimension of a prompt's tokens, where it has a name and is not given: all numbers that
-    there is room for, so that prompts of many lengths share kernels; their number, where it is not
-    known what there is room for. Where the graph can be told it, a power of two.
+    """The dimension of a prompt's tokens, where it has a name and is not given. It is all numbers
+    that there is room for, so that prompts of many lengths share kernels. Where the room is not
+    known, it is their number. Where the graph can be told it, a power of two.
     """
     sizes = module.sizes_of(PREFILL)
     names = {item[-1] for name, item in sizes.items() if name != LENGTH and item}

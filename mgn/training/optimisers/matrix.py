@@ -25,9 +25,9 @@ from mgn.training.optimisers.schedules import Schedule
 @dataclass(frozen=True)
 class Adafactor(Optimizer):
     """Adam's second moments from those of rows and columns alone (Shazeer and Stern 2018), as
-    PyTorch has it: steps relative to the value's size, no longer than `clip`, at a rate of at most
-    `1 / sqrt(step)`; the value itself decays. `eps` are the least root of a moment, and the least
-    size.
+    PyTorch has it. Steps are relative to the value's size and no longer than `clip`. Their rate is
+    at most `1 / sqrt(step)`. The value itself decays. `eps` are the least root of a moment, and the
+    least size.
     """
 
     lr: float | Schedule = 1e-2

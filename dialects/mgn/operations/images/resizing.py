@@ -69,8 +69,8 @@ def upsample(
 ) -> SSAValue:
     """`y = upsample(x, 2, mode = "bilinear")`: x [N, C, …] at another size.
 
-    Shape: `[N, C, …]` with `size`, or the axes of x times `scale`. nearest: element i of m is that
-    at floor(i·n/m) of n. bilinear: between the two nearest rows and columns at
+    Shape: `[N, C, …]` with `size`, or the axes of x times `scale`. The mode nearest takes element
+    floor(i·n/m) of n for element i of m. Bilinear lies between the two nearest rows and columns at
     (i + 1/2)·n/m - 1/2, not below 0; with align_corners at i·(n - 1)/(m - 1). As in PyTorch.
     Errors: bilinear on other than [N, C, H, W] and floats, a size beside a scale.
     """

@@ -152,10 +152,10 @@ ADDED = (OperandSpec("x", NUMERIC), IDS, OperandSpec("src", NUMERIC), AttributeS
 def scatter_add(b: Emitter, x: SSAValue, ids: SSAValue, src: SSAValue, axis: int) -> SSAValue:
     """`y = scatter_add(x, ids, src, axis = 0)`: x with each slice of src added at its id.
 
-    Shape: that of x. src has a slice of x for each id, as `gather(x, ids, axis)` gives; or src and
-    ids have one shape, of x's rank, and each element of src is added at its own id along the axis.
-    Ids are clamped to the axis. Additions are in the order of ids, in f32 or wider, so that the
-    same bits come on every run. Errors: other shapes, ids into an empty axis.
+    Shape: that of x. Either src has a slice of x for each id, as `gather(x, ids, axis)` gives. Or
+    src and ids have one shape, of x's rank: each element of src is added at its own id along the
+    axis. Ids are clamped to the axis. Additions are in the order of ids, in f32 or wider, so that
+    the same bits come on every run. Errors: other shapes, ids into an empty axis.
     """
     if 0 in (*shape_of(src), *shape_of(x)):
         return b.identity(x)

@@ -133,8 +133,8 @@ def recurrence(
     """`y = recurrence(given, r, [h0, c0], cell = "lstm")`: the time loop of a recurrence, whose
     input contributes `given[S, N, D·G·H]` to the gates.
 
-    r is `[D, H, G·H]`, states are `[D, N, H]` each, and may be followed by a bias `[D, G·H]` that
-    is added to what the state contributes. cell is "lstm", "gru", "gru_reset_first", "rnn" or
+    r is `[D, H, G·H]`, states are `[D, N, H]` each. A bias `[D, G·H]` may follow them: it is added
+    to what the state contributes. The cell is "lstm", "gru", "gru_reset_first", "rnn" or
     "rnn_relu". Shape: `[S, D, N, H]`, the state of each step; for lstm `[S + 1, D, N, H]`, of which
     the last is c after all steps. Errors: shapes that do not fit, no step, half precision.
     """

@@ -1,10 +1,11 @@
 """Recurrences over time: `lstm`, `gru` and `rnn`, in one direction or both.
 
 In: x `[S, N, I]`, S steps of N samples. Weights are ONNX's, whose first axis is the direction:
-w `[D, G·H, I]` and r `[D, G·H, H]` for the G gates of a cell, the bias `[D, 2·G·H]` that of w and
-then that of r, or `[D, G·H]`, first states `[D, N, H]`, zeros where they are left out. Out: the
-states of all steps `[S, D, N, H]`, and those after the last step `[D, N, H]`. Where w has no axis
-of directions, nothing else has one: y is `[S, N, H]`.
+w `[D, G·H, I]` and r `[D, G·H, H]` for the G gates of a cell. The bias is `[D, 2·G·H]`, that of w
+and then that of r, or `[D, G·H]`. First states are `[D, N, H]`, zeros where they are left out.
+
+Out: the states of all steps `[S, D, N, H]`, and those after the last step `[D, N, H]`. Where w has
+no axis of directions, no other value has one: y is `[S, N, H]`.
 
 One product gives what x contributes to all gates of all steps and directions; `recurrence` is the
 loop over the steps. Half precision is computed in f32, and rounded where it leaves.
@@ -162,11 +163,11 @@ def lstm(b: Emitter, *operands: SSAValue | None, direction: str) -> Values:
     """`y, h, c = lstm(x, w, r, b, h0, c0, direction = "forward")`: long short-term memory, over the
     steps of `x[S, N, I]`.
 
-    Gates are in ONNX's order, i o f c: `c' = σ(f)·c + σ(i)·tanh(g)`, `h' = σ(o)·tanh(c')`. w is
-    `[D, 4H, I]`, r `[D, 4H, H]`, b `[D, 8H]` or `[D, 4H]`, h0 and c0 `[D, N, H]` or left out;
-    direction is "forward", "reverse" or "bidirectional". Shape: y `[S, D, N, H]`, h and c
-    `[D, N, H]`; without D where w has none. Errors: shapes that do not fit, an unknown direction.
-    Hochreiter, Schmidhuber 1997.
+    Gates are in ONNX's order, i o f c: `c' = σ(f)·c + σ(i)·tanh(g)`, `h' = σ(o)·tanh(c')`. The
+    weights are w `[D, 4H, I]`, r `[D, 4H, H]`, and b `[D, 8H]` or `[D, 4H]`. First states h0 and c0
+    are `[D, N, H]` or left out. The direction is "forward", "reverse" or "bidirectional". Shape: y
+    `[S, D, N, H]`, h and c `[D, N, H]`; without D where w has none. Errors: shapes that do not fit,
+    an unknown direction. Hochreiter, Schmidhuber 1997.
     """
     return _with_cell(b, "lstm", direction, operands, is_apart=False)
 
@@ -195,11 +196,12 @@ def gru(
     """`y, h = gru(x, w, r, b, h0, direction = "forward")`: gated recurrent units, over the steps of
     `x[S, N, I]`.
 
-    Gates are in ONNX's order, z r h: `h' = (1 - σ(z))·tanh(n) + σ(z)·h`. n has `σ(r)·(h·Rᵀ + b)`,
-    as in PyTorch, or `(σ(r)·h)·Rᵀ + b` where `linear_before_reset = false`, ONNX's default. w is
-    `[D, 3H, I]`, r `[D, 3H, H]`, b `[D, 6H]` or `[D, 3H]`, h0 `[D, N, H]` or left out; direction as
-    for lstm. Shape: y `[S, D, N, H]`, h `[D, N, H]`; without D where w has none. Errors: as lstm.
-    Cho et al. 2014 (arXiv:1406.1078).
+    Gates are in ONNX's order, z r h: `h' = (1 - σ(z))·tanh(n) + σ(z)·h`. The new part n has
+    `σ(r)·(h·Rᵀ + b)`, as in PyTorch, or `(σ(r)·h)·Rᵀ + b` where `linear_before_reset = false`,
+    ONNX's default. The weights are w `[D, 3H, I]`, r `[D, 3H, H]`, and b `[D, 6H]` or `[D, 3H]`.
+    The first state h0 is `[D, N, H]` or left out. The direction is as for lstm. Shape: y `[S, D, N,
+    H]`, h `[D, N, H]`; without D where w has none. Errors: as lstm. Cho et al. 2014
+    (arXiv:1406.1078).
     """
     cell = "gru" if linear_before_reset else "gru_reset_first"
     return _with_cell(b, cell, direction, operands, is_apart=linear_before_reset)
@@ -229,9 +231,10 @@ def rnn(b: Emitter, *operands: SSAValue | None, direction: str, activation: str)
     """`y, h = rnn(x, w, r, b, h0, direction = "forward", activation = "tanh")`: a plain recurrence,
     `h' = tanh(x·wᵀ + h·rᵀ + b)`, over the steps of `x[S, N, I]`.
 
-    w is `[D, H, I]`, r `[D, H, H]`, b `[D, 2H]` or `[D, H]`, h0 `[D, N, H]` or left out; direction
-    as for lstm; activation is "tanh" or "relu". Shape: y `[S, D, N, H]`, h `[D, N, H]`; without D
-    where w has none. Errors: as lstm, an unknown activation. Elman 1990.
+    The weights are w `[D, H, I]`, r `[D, H, H]`, and b `[D, 2H]` or `[D, H]`. The first state h0 is
+    `[D, N, H]` or left out. The direction is as for lstm, the activation "tanh" or "relu". Shape: y
+    `[S, D, N, H]`, h `[D, N, H]`; without D where w has none. Errors: as lstm, an unknown
+    activation. Elman 1990.
     """
     cell = "rnn_relu" if activation == "relu" else "rnn"
     return _with_cell(b, cell, direction, operands, is_apart=False)

@@ -38,9 +38,9 @@ MODES = {
 
 @dataclass(frozen=True)
 class Forest:
-    """The nodes of all trees: the feature of each, its number, how these are compared, where it
-    leads, whether NaN goes the true way; what each leaf adds to the targets `[nodes, targets]`; and
-    the sets that some compare with `[nodes, elements]`, filled up with NaN.
+    """The nodes of all trees. A node has a feature and a number, how the two are compared, where it
+    leads, and whether NaN goes the true way. Each leaf adds something to the targets
+    `[nodes, targets]`. Some nodes compare with sets `[nodes, elements]`, filled up with NaN.
     """
 
     roots: np.ndarray
