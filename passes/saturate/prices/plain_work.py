@@ -36,6 +36,11 @@ core sees less far into the next elements. Measured there, chains of up to 10 of
 sigmoid and gelu.
 """
 
+LOADED = 4.0
+"""Multiply-adds in whose time a GPU's compute unit loads an element from its cache. A unit of an
+NVIDIA H200 loads for 32 work-items at a time, and multiplies for 128 (NVIDIA's H100 white paper).
+"""
+
 PLAIN = (KernelKind.POINTWISE, KernelKind.REDUCTION)
 """Kinds of kernels without a heavy operation."""
 
@@ -139,7 +144,19 @@ def plain_work(
                 strided[operand] = max(factor, strided.get(operand, 1.0))
             if operand in leaf_types:
                 leaves[operand] = figures.operands[place]
+    if reduces and not device.is_cpu:
+        seconds = max(seconds, seconds_to_read_again(leaves, times, device))
     return BodyWork(bytes_read(leaves, times, strided, scattered), seconds, times)
+
+
+def seconds_to_read_again(
+    leaves: Mapping[int, tuple[int, int]], times: Mapping[int, float], device: Device
+) -> float:
+    """Seconds in which a GPU's compute units load the elements of leaves that are read more than
+    once, as those of a sum of broadcast factors. Memory gives each of them once.
+    """
+    loads = sum([times[leaf] for leaf, (count, _) in leaves.items() if times[leaf] > count])
+    return loads * LOADED * 2.0 / device.rate("f32")
 
 
 def bytes_read(

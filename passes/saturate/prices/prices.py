@@ -49,6 +49,7 @@ from mgn.passes.saturate.prices.plain_work import (
     bytes_read,
     demands_of,
     plain_work,
+    seconds_to_read_again,
     space_of,
 )
 from mgn.passes.saturate.prices.scheduled import schedule_of
@@ -306,6 +307,9 @@ def measure_kernel(
         written = _part_bytes(known[heavy])
     read = bytes_read(leaves, times, strided, scattered)
     if form.kind is KernelKind.REDUCTION:
+        slides = any(figures_of(signatures[number], device).slides for _, number, _ in body)
+        if not device.is_cpu and not slides:
+            seconds = max(seconds, seconds_to_read_again(leaves, times, device))
         full = any(known[name].shape == form.shape for name in results)
         long = long_rows(body, form, leaf_types, signatures, device, full)
         if long is not None:

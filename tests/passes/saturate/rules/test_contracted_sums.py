@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mgn
-from mgn.dialects.kernel.device import DEVICES
+from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.saturate import saturate_graph
@@ -63,14 +63,17 @@ def test_any_order_of_axes_is_found_and_keeps_its_value(seed: int) -> None:
         ("512, 512, 1", "512, 512", 1),
     ],
 )
-def test_a_large_one_costs_what_the_product_does(factors: tuple[str, str, int]) -> None:
+@pytest.mark.parametrize("device", [CPU, DEVICES["nvidia-h200"]], ids=["cpu", "gpu"])
+def test_a_large_one_costs_what_the_product_does(
+    factors: tuple[str, str, int], device: Device
+) -> None:
     left, right, axis = factors
     text = f"(a: f32[{left}], b: f32[{right}]) {{ return y = sum(a * b, axis = {axis}) }}"
     product = "(a: f32[512, 512], b: f32[512, 512]) { return y = a @ b.T }"
     costs: list[float] = []
     for program in (text, product):
         graph = next(graphs_of(mgn.parse(f"graph g{program}").lower()))
-        report = saturate_graph(graph, CPU)
+        report = saturate_graph(graph, device)
         assert report.kernels["contraction"] == 1
         costs.append(report.cost_after)
     assert costs[0] <= costs[1] * 1.05
