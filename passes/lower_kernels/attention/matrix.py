@@ -92,7 +92,7 @@ class MatrixAttention(GroupWalk):
             for total in held[OWN_ROWS : 2 * OWN_ROWS]
         ]
         self.shares = Shares(code, attention, sizes, self.share, self.place)
-        found = self.shares.meet(largest, totals, sums)
+        found = self.shares.combined(largest, totals, sums)
         if attention.in_parts:
             self._finish_part(*found)
         else:

@@ -48,7 +48,7 @@ class Shares:
             return True
         return self.code.compare_integers("eq", self.code.index(self.share), self.code.index(which))
 
-    def meet(self, largest: Vectors, totals: Vectors, sums: Vectors) -> list[Vectors]:
+    def combined(self, largest: Vectors, totals: Vectors, sums: Vectors) -> list[Vectors]:
         """The rows' largest scores, totals and sums over all shares."""
         if self.sizes.shares == 1:
             return [largest, totals, sums]
