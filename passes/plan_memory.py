@@ -71,9 +71,9 @@ GPU_ALIGNMENT = 512
 
 
 SMALL, LINGERS = 1 << 16, 2
-"""Bytes of a value that stays for so many launches after its last use, on a device whose launches
-may become stages of one: what is written behind that use lies elsewhere, so that no barrier need
-stand between the two.
+"""Bytes of a value that stays for so many launches after its last use, where launches may become
+stages of one. What is written behind that use then lies elsewhere, and no barrier need stand
+between the two.
 """
 
 AGAIN = "again"
