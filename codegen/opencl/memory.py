@@ -49,6 +49,11 @@ LANE_NAMES = "0123456789abcdef"
 SPACES = {None: "__global ", kernel.Space.LOCAL: "__local ", kernel.Space.PRIVATE: ""}
 """Memory space of a buffer → the qualifier of a pointer into it."""
 
+ALIGNS_HALVES = frozenset({"pocl"})
+"""Vendors whose `vload_half` of a vector takes memory to begin at a multiple of the vector's size:
+PoCL 3.1 ends the process where it does not. Bits are loaded there, and become numbers after.
+"""
+
 REDUCTIONS: dict[str, tuple[str, int]] = {
     "add": ("+", ADD),
     "mul": ("*", MULTIPLY),
@@ -99,6 +104,10 @@ def loaded(
     type, pointer = buffer.type.element_type, writer.pointer(buffer)
     width = "" if count == 1 else str(count)
     if isinstance(type, Float16Type):
+        if count > 1 and not aligned and writer.vendor in ALIGNS_HALVES:
+            space = SPACES[kernel.space_of(buffer.type)]
+            bits = cast(f"const {space}short*", offset(pointer, index))
+            return call(writer.library.f16_from_bits(count), call(f"vload{count}", "0", bits))
         function = "vloada_half" if aligned else "vload_half"
         return call(f"{function}{width}", "0", offset(pointer, index))
     element = Expression(f"{pointer}[{index}]")

@@ -48,3 +48,19 @@ def test_nvidia_is_asked_for_no_remainder_of_a_vector() -> None:
     assert "%" in emit(kernel(text), DEVICES["cpu"])
     nvidia = emit(kernel(text), DEVICES["nvidia-h200"])
     assert "%" not in nvidia and "/ (int4)(24) * (int4)(24)" in nvidia
+
+
+def test_pocl_is_asked_for_bits_where_a_vector_of_halves_lies_anywhere() -> None:
+    text = """kernel.func @k(%x : memref<24xf16>) access [read_write]
+    global [1, 1, 1] local [1, 1, 1] {
+  %five = arith.constant 5 : index
+  %eight = arith.constant 8 : index
+  %v = vector.load %x[%five] : memref<24xf16>, vector<8xf16>
+  %w = vector.load %x[%eight] {alignment = 16 : i64} : memref<24xf16>, vector<8xf16>
+  %s = arith.addf %v, %w : vector<8xf16>
+  vector.store %s, %x[%five] : memref<24xf16>, vector<8xf16>
+  kernel.return }"""
+    pocl = emit(kernel(text), DEVICES["cpu"].with_figures(vendor="pocl"))
+    assert "f16_from_bitsx8(vload8(0, (const __global short*)(x + 5)))" in pocl
+    assert "vload_half8(0, x" not in pocl and "vloada_half8(0, x + 8)" in pocl
+    assert "vload_half8(0, x + 5)" in emit(kernel(text), DEVICES["cpu"])
