@@ -28,7 +28,7 @@ def uniform(draw: Draw) -> int:
     element = draw.rng.choice(("f32", "f32", "f64", "f16", "bf16"))
     low, high = sorted(draw.rng.choice((-2.0, 0.0, 0.5, 1.0, 3.0)) for _ in range(2))
     values = {"shape": list(shape), "low": low, "high": high, "T": element}
-    return draw.step("uniform", key=words(draw, 3), site=draw.rng.randrange(9), **values)
+    return draw.step("uniform", words(draw, 3), site=draw.rng.randrange(9), **values)
 
 
 def normal(draw: Draw) -> int:
@@ -36,12 +36,12 @@ def normal(draw: Draw) -> int:
     values = {"shape": list(shape), "T": draw.rng.choice(("f32", "f32", "f64", "f16"))}
     if draw.rng.random() < 0.5:
         values |= {"mean": 1.5, "std": draw.rng.choice((0.0, 0.25, 3.0))}
-    return draw.step("normal", key=words(draw, 3), site=draw.rng.randrange(9), **values)
+    return draw.step("normal", words(draw, 3), site=draw.rng.randrange(9), **values)
 
 
 def categorical(draw: Draw) -> int:
     logits = draw.among(FLOATS, 1)
-    return draw.step("categorical", logits, key=words(draw, 3), site=draw.rng.randrange(9))
+    return draw.step("categorical", logits, words(draw, 3), site=draw.rng.randrange(9))
 
 
 def dropout(draw: Draw) -> int:

@@ -1,5 +1,6 @@
 """The program fuzzer: a seeded run of it, and that it finds what was planted, and cuts it down."""
 
+import random
 from collections.abc import Mapping
 
 import ml_dtypes
@@ -23,6 +24,7 @@ from tests.fuzz.campaign import Campaign, Options, tell
 from tests.fuzz.cases import CORRECTLY_ROUNDED, Finding
 from tests.fuzz.compare import other_bits, outside
 from tests.fuzz.device import Runner
+from tests.fuzz.draw import REFUSALS, Draw
 from tests.fuzz.makers import MAKERS, random_program
 from tests.fuzz.minimise import minimise
 from tests.fuzz.program import Leaf, Program, Step
@@ -53,6 +55,20 @@ def test_every_operation_is_drawn() -> None:
     for _, program in programs(400, "drawn"):
         drawn |= program.names
     assert len(drawn) > 0.9 * len(MAKERS)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_maker_draws_its_operation(name: str) -> None:
+    rng = random.Random(name)
+    for _ in range(50):
+        draw = Draw(rng, "tame", 300)
+        try:
+            MAKERS[name](draw)
+        except REFUSALS:
+            continue
+        assert name in draw.program().names
+        return
+    raise AssertionError(f"every call of {name} was refused")
 
 
 def test_a_seed_stands_for_one_program() -> None:
