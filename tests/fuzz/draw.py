@@ -17,7 +17,7 @@ from mgn.dialects.mgn.build import CallError, Emitter
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family, element_of, tensor
 from tests.fuzz.program import Leaf, Operand, Program, Step, call
-from tests.fuzz.values import Shape, draw_array, draw_shape
+from tests.fuzz.values import EMPTY, Shape, draw_array, draw_shape
 
 FLOAT_ELEMENTS = ("f32", "f32", "f32", "f32", "f16", "bf16", "f64")
 INTEGER_ELEMENTS = ("i32", "i32", "i64", "i16", "i8", "u32", "u16", "u8")
@@ -29,10 +29,12 @@ CONSTANT_ELEMENTS = 64
 
 
 class Draw:
-    """Values by number, of which steps make more. `tame` programs keep to what is finite."""
+    """Values by number, of which steps make more. `tame` programs keep to what is finite. `empty`
+    is how often an axis has no element.
+    """
 
-    def __init__(self, rng: random.Random, flavour: str, size: int) -> None:
-        self.rng, self.flavour, self.size = rng, flavour, size
+    def __init__(self, rng: random.Random, flavour: str, size: int, empty: float = EMPTY) -> None:
+        self.rng, self.flavour, self.size, self.empty = rng, flavour, size, empty
         self.arrays = np.random.default_rng(rng.getrandbits(64))
         self.leaves: list[Leaf] = []
         self.steps: list[Step] = []
@@ -121,7 +123,7 @@ class Draw:
         ]
         if known and self.rng.random() < 0.85:
             return self.rng.choice(known[-3:] if self.rng.random() < 0.8 else known)
-        shape = draw_shape(self.rng, self.size)
+        shape = draw_shape(self.rng, self.size, self.empty)
         while len(shape) < least_rank:
             shape = (*shape, self.rng.choice((1, 2, 3, 5, 8, 17)))
         return self.leaf(self.element_name(wanted), shape)

@@ -81,9 +81,14 @@ class Trials:
         known = {str(variant): variant for way in ways for variant in way}
         return [known[name] for name in chosen]
 
-    def batch(self, programs: Sequence[tuple[str, Program]], seed: str = "") -> list[Finding]:
+    def batch(
+        self,
+        programs: Sequence[tuple[str, Program]],
+        seed: str = "",
+        variants: Sequence[Variant] = (),
+    ) -> list[Finding]:
         """What is wrong with programs, each given with its seed. Variants of those that are
-        compiled as one are drawn by the batch's.
+        compiled as one are drawn by the batch's, where none are given.
         """
         findings: list[Finding] = []
         cases: list[Case] = []
@@ -101,7 +106,7 @@ class Trials:
             findings += self._optimised(group)
         if self.runner is not None:
             on_device = [group for group in groups if group.rng.random() < self.share]
-            findings += self._on_device(self.runner, on_device)
+            findings += self._on_device(self.runner, on_device, variants)
         self.counts.programs += sum(case.judged for case in cases)
         return findings
 

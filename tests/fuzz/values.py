@@ -111,14 +111,18 @@ SIZES = (1, 1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 8, 9, 12, 15, 16, 16, 17, 31, 32, 3
 LARGE_SIZES = (100, 127, 128, 129, 200, 255, 256, 257, 300, 511, 513, 1000, 1023, 4097, 10007)
 
 
-def draw_shape(rng: random.Random, most: int) -> Shape:
-    """A shape of rank 0 to 5 with at most so many elements."""
+EMPTY = 0.015
+"""How often an axis has no element."""
+
+
+def draw_shape(rng: random.Random, most: int, empty: float = EMPTY) -> Shape:
+    """A shape of rank 0 to 5 with at most so many elements, of which that share is empty axes."""
     rank = rng.choice((0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 5))
     shape: list[int] = []
     left = most
     for _ in range(rank):
         sizes = LARGE_SIZES if left > 5000 and rng.random() < 0.2 else SIZES
-        size = 0 if rng.random() < 0.015 else min(rng.choice(sizes), max(left, 1))
+        size = 0 if rng.random() < empty else min(rng.choice(sizes), max(left, 1))
         shape.append(size)
         left //= max(size, 1)
     rng.shuffle(shape)
