@@ -112,32 +112,24 @@ class Library:
 
     def f16_bits(self, lanes: int) -> str:
         """The bits of an f16 value, as `short`."""
-        width, array = ("", "&bits") if lanes == 1 else (str(lanes), "bits")
-        result = "bits" if lanes == 1 else f"vload{lanes}(0, bits)"
+        width, bits = "" if lanes == 1 else str(lanes), shaped("short", lanes)
         return self.add(
             suffixed("f16_bits", lanes),
-            shaped("short", lanes),
+            bits,
             f"{shaped('float', lanes)} x",
-            f"short bits{'' if lanes == 1 else f'[{lanes}]'};",
-            f"vstore_half{width}_rte(x, 0, (half*){array});",
-            f"return {result};",
+            f"{bits} bits;",
+            f"vstore_half{width}_rte(x, 0, (half*)&bits);",
+            "return bits;",
         )
 
     def f16_from_bits(self, lanes: int) -> str:
         """The f16 value of the bits in a `short`."""
-        if lanes == 1:
-            body = ("return vload_half(0, (half*)&x);",)
-        else:
-            body = (
-                f"short bits[{lanes}];",
-                f"vstore{lanes}(x, 0, bits);",
-                f"return vload_half{lanes}(0, (half*)bits);",
-            )
+        width = "" if lanes == 1 else str(lanes)
         return self.add(
             suffixed("f16_from_bits", lanes),
             shaped("float", lanes),
             f"{shaped('short', lanes)} x",
-            *body,
+            f"return vload_half{width}(0, (half*)&x);",
         )
 
     def extremum(self, name: str, scalar: str, lanes: int, vendor: str = "") -> str:

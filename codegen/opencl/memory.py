@@ -50,8 +50,8 @@ SPACES = {None: "__global ", kernel.Space.LOCAL: "__local ", kernel.Space.PRIVAT
 """Memory space of a buffer → the qualifier of a pointer into it."""
 
 ALIGNS_HALVES = frozenset({"pocl"})
-"""Vendors whose `vload_half` of a vector takes memory to begin at a multiple of the vector's size:
-PoCL 3.1 ends the process where it does not. Bits are loaded there, and become numbers after.
+"""Vendors whose `vload_half` and `vstore_half` of a vector take memory to begin at a multiple of
+the vector's size: PoCL 3.1 ends the process where it does not. Bits are moved there.
 """
 
 REDUCTIONS: dict[str, tuple[str, int]] = {
@@ -91,9 +91,19 @@ def _vector_at(
 ) -> Expression:
     """A vector in memory at a multiple of its size, as an lvalue."""
     assert isinstance(buffer.type, MemRefType)
-    space = SPACES[kernel.space_of(buffer.type)]
-    pointer = f"{constant}{space}{writer.types.memory(buffer.type.element_type)}{count}*"
+    pointer = f"{constant}{_space(buffer)}{writer.types.memory(buffer.type.element_type)}{count}*"
     return prefix("*", cast(pointer, offset(writer.pointer(buffer), index)))
+
+
+def _space(buffer: SSAValue) -> str:
+    """The qualifier of a pointer into a buffer."""
+    assert isinstance(buffer.type, MemRefType)
+    return SPACES[kernel.space_of(buffer.type)]
+
+
+def _moves_bits(writer: Writer, count: int, aligned: bool) -> bool:
+    """Whether a vector of halves is loaded and stored as its bits."""
+    return count > 1 and not aligned and writer.vendor in ALIGNS_HALVES
 
 
 def loaded(
@@ -104,9 +114,8 @@ def loaded(
     type, pointer = buffer.type.element_type, writer.pointer(buffer)
     width = "" if count == 1 else str(count)
     if isinstance(type, Float16Type):
-        if count > 1 and not aligned and writer.vendor in ALIGNS_HALVES:
-            space = SPACES[kernel.space_of(buffer.type)]
-            bits = cast(f"const {space}short*", offset(pointer, index))
+        if _moves_bits(writer, count, aligned):
+            bits = cast(f"const {_space(buffer)}short*", offset(pointer, index))
             return call(writer.library.f16_from_bits(count), call(f"vload{count}", "0", bits))
         function = "vloada_half" if aligned else "vload_half"
         return call(f"{function}{width}", "0", offset(pointer, index))
@@ -139,6 +148,11 @@ def stored(
         return
     if isinstance(type, Float16Type):
         target = offset(pointer, index)
+        if _moves_bits(writer, count, aligned):
+            bits = call(writer.library.f16_bits(count), content)
+            target = cast(f"{_space(buffer)}short*", target)
+            writer.line(f"{call(f'vstore{count}', bits, '0', target)};")
+            return
         function = "vstorea_half" if aligned else "vstore_half"
         writer.line(f"{call(f'{function}{width}_rte', content, '0', target)};")
         return
@@ -172,7 +186,7 @@ def _store_pairs(
     count, place = lanes(value.type), offset(writer.pointer(buffer), index)
     name = "f16" if isinstance(buffer.type.element_type, Float16Type) else "bf16"
     pairs = rounded_pairs(writer, value.owner.input, count // 2, name)
-    space = SPACES[kernel.space_of(buffer.type)]
+    space = _space(buffer)
     if aligned:
         type = "int" if count == 2 else f"int{count // 2}"
         writer.line(f"{prefix('*', cast(f'{space}{type}*', place))} = {pairs};")
