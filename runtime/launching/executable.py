@@ -37,7 +37,7 @@ from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes, guard_
 from mgn.runtime.refusals import insisted
 
 LENT_BYTES = 1 << 22
-"""How much may wait to be freed while parameters are prepared."""
+"""How much is lent at once while parameters are prepared, where no single launch wants more."""
 
 
 class Executable:
@@ -285,18 +285,18 @@ class Executable:
         begun: list[Any] = []
         done: list[int] = []
         for number, step in enumerate(steps):
-            for item in self._passing(step):
-                if item not in lent:
-                    lent[item] = self._lent(item, begun)
-            launch = self._bind(self.plan.prepare[step], self._kernels, lent)
-            launch.enqueue()
-            begun.append(launch)
-            done += [item for item in self._passing(step) if last[item] == number]
-            if sum(buffer_bytes(self.plan.buffers[item]) for item in done) >= LENT_BYTES:
+            wanted = [item for item in self._passing(step) if item not in lent]
+            size = sum(buffer_bytes(self.plan.buffers[item]) for item in (*done, *wanted))
+            if done and size >= LENT_BYTES:
                 self._queue.finish()
                 begun.clear()
                 while done:
                     del lent[done.pop()]
+            lent.update((item, self._lent(item, begun)) for item in wanted)
+            launch = self._bind(self.plan.prepare[step], self._kernels, lent)
+            launch.enqueue()
+            begun.append(launch)
+            done += [item for item in self._passing(step) if last[item] == number]
         self._queue.finish()
         self.preparation.done(len(steps), time.perf_counter() - start)
 

@@ -185,8 +185,11 @@ def test_a_parameter_that_another_graph_reads_in_its_runs_goes_to_the_device() -
         np.testing.assert_array_equal(first.get_param("c"), values["c"])
 
 
-def test_what_is_lent_to_preparing_launches_is_freed_in_between(monkeypatch: Any) -> None:
-    monkeypatch.setattr(launching, "LENT_BYTES", 1)
+@pytest.mark.parametrize("most_lent", [1, 3 * 4 * SIZE])
+def test_what_is_lent_to_preparing_launches_is_freed_before_more_is_lent(
+    most_lent: int, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(launching, "LENT_BYTES", most_lent)
     executable, values = deriving()
     lent: list[weakref.ref[Any]] = []
     most: list[int] = []
