@@ -89,17 +89,24 @@ def as_array(value: Any) -> np.ndarray:
         raise InputError(f"is no array but {type(value).__name__}: {reason}") from None
 
 
-def mismatch(array: np.ndarray, element: str, shape: Sequence[int]) -> str | None:
-    """What is wrong with an array that should hold a type; None where nothing is."""
+def mismatch(
+    array: np.ndarray, element: str, shape: Sequence[int], given: Any = None
+) -> str | None:
+    """What is wrong with an array that should hold a type; None where nothing is. It was made of
+    what was `given`, if that was none.
+    """
     wanted = DTYPES[element]
     if array.dtype.type is np.void:
         name = (array.dtype.metadata or {}).get("name", array.dtype)
         return f"has dtype {name}, which is not read"
     if array.dtype != wanted:
-        return (
-            f"has dtype {array.dtype}, not {wanted} ({spelling(element, shape)}); "
-            f"convert it with .astype({dtype_expression(wanted)})"
-        )
+        type = dtype_expression(wanted)
+        way = f"np.asarray(…, {type}) converts it"
+        if given is None or hasattr(given, "astype"):
+            way = f"convert it with .astype({type})"
+        elif isinstance(given, bool | int | float):
+            way = f"it does not hold {given!r}"
+        return f"has dtype {array.dtype}, not {wanted} ({spelling(element, shape)}); {way}"
     if array.shape != tuple(shape):
         return f"has shape {list(array.shape)}, not {list(shape)} ({spelling(element, shape)})"
     return None
@@ -148,7 +155,7 @@ def fitting(value: Any, element: str, shape: Sequence[int]) -> np.ndarray:
     array = as_array(value)
     if not shape and isinstance(value, bool | int | float):
         array = _scalar(value, element, array)
-    fault = mismatch(array, element, shape)
+    fault = mismatch(array, element, shape, value)
     if fault is not None:
         raise InputError(fault)
     return array

@@ -64,9 +64,10 @@ class CallError(MgnError, ValueError):
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:
-    """`; did you mean 'x'?` for the nearest known name, or nothing."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"; did you mean '{near[0]}'?" if near else ""
+    """`; did you mean 'x'?` for the nearest known name, in letters of any case; or nothing."""
+    spelled = {item.lower(): item for item in reversed(known)}
+    near = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
+    return f"; did you mean '{spelled[near[0]]}'?" if near else ""
 
 
 @dataclass(frozen=True)

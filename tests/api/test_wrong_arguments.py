@@ -96,6 +96,23 @@ def test_a_wrong_array_is_named_with_what_is_wrong(kind: str) -> None:
     assert str(error.value).startswith(f"parameter 'weight' {message}")
 
 
+@pytest.mark.parametrize(
+    ("value", "way"),
+    [
+        (np.float64(2.5), "convert it with .astype(np.int32)"),
+        ([1.5], "np.asarray(…, np.int32) converts it"),
+        (2.5, "it does not hold 2.5"),
+        (2**40, "it does not hold 1099511627776"),
+        (True, "it does not hold True"),
+    ],
+)
+def test_what_helps_is_told_by_what_was_given(value: Any, way: str) -> None:
+    program = mgn.compile(mgn.parse("graph g(i: i32) { return y = i + 1 }"), device="cpu")
+    with pytest.raises(mgn.MgnError) as error:
+        program(i=value)
+    assert str(error.value).endswith(f"not int32 (i32[]); {way}")
+
+
 def test_arrays_that_only_lie_otherwise_in_memory_are_taken() -> None:
     unaligned = np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float32).reshape(4, 8)
     read_only = X.copy()

@@ -187,6 +187,7 @@ def test_an_operation_refuses_what_it_cannot_type(
 
 MISCALLED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("sofmax", (ones(2),), {}, "unknown operation 'sofmax'; did you mean 'softmax'"),
+    ("Relu", (ones(2),), {}, "unknown operation 'Relu'; did you mean 'relu'"),
     ("softmax", (ones(2),), {"axes": 1}, "no argument 'axes'; did you mean 'axis'"),
     ("softmax", (ones(2), 0), {"axis": 1}, "two values for 'axis'"),
     ("exp", (ones(2), 1), {}, "takes at most 1 arguments, got 2"),
