@@ -69,3 +69,17 @@ def test_operations_of_half_precision_err_by_their_rounding(element: str, first:
         want = exact[name].astype(np.float64)
         bound = 4 * unit * (np.abs(want) + 0.25 * np.abs(want).max(initial=0.0) + 1e-3)
         np.testing.assert_array_less(np.abs(value.astype(np.float64) - want), bound, name)
+
+
+def test_vectors_of_halves_begin_at_any_number(device_target: str) -> None:
+    """In rows of 13, most do; PoCL's own loads and stores of them end the process."""
+    text = """graph g(x: f16[3, 13], s: f16) {
+      return t = exp(x), m = max_reduce(x, axis = 1), b = broadcast_to(s, [1, 7, 13])
+    }"""
+    device = os.environ.get("MGN_TEST_DEVICE", "cpu")
+    exe = mgn.compile(mgn.parse(text), device=device, target=device_target)
+    x = np.random.default_rng(0).standard_normal((3, 13)).astype(np.float16)
+    found = exe(x=x, s=1.5)
+    np.testing.assert_allclose(found["t"], np.exp(x.astype(np.float64)), rtol=2**-10)
+    np.testing.assert_array_equal(found["m"], x.max(1))
+    np.testing.assert_array_equal(found["b"], np.full((1, 7, 13), 1.5, np.float16))
