@@ -3,8 +3,8 @@
 In: a plan, its launches, and the arrays of a call. Out: the arrays that need no copy, bound in the
 place of the buffers of their plan for as long as a run takes.
 
-A kernel takes memory that begins with a cache line, as arrays of PyTorch do and the large results
-of a run. NumPy's own large arrays begin 16 bytes behind a page: they are copied.
+A kernel of a CPU takes memory that begins anywhere; what begins at a multiple of 16 bytes is taken,
+as arrays of NumPy, of PyTorch and the results of a run do.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +20,13 @@ from mgn.runtime.host_arrays import as_bytes
 from mgn.runtime.launching.launches import Copy, Launch
 from mgn.runtime.memory import buffer_bytes
 
-LINE = 64
-"""Where kernels of vectors may begin to read, in bytes."""
+STEP = 16
+"""Of what an array begins at a multiple, in bytes: NumPy's own large ones begin so far behind a
+page. A vector that crosses a cache line takes no longer than a copy.
+"""
+
+READ_ONLY_STEP = 128
+"""The same of an array that may only be read: Intel's driver copies one that begins elsewhere."""
 
 LEAST_BYTES = 1 << 20
 """What a buffer has at least that is not copied: to make one takes as long as to copy so many."""
@@ -104,20 +109,18 @@ class HostPlaces:
 
 def fits(array: Any) -> bool:
     """Whether kernels may take an array as it lies, and gain by it."""
-    return (
-        isinstance(array, np.ndarray)
-        and array.nbytes >= LEAST_BYTES
-        and array.flags.c_contiguous
-        and array.ctypes.data % LINE == 0
-    )
+    if not isinstance(array, np.ndarray) or array.nbytes < LEAST_BYTES:
+        return False
+    step = STEP if array.flags.writeable else READ_ONLY_STEP
+    return array.flags.c_contiguous and array.ctypes.data % step == 0
 
 
 def buffer_over(context: Any, array: np.ndarray) -> Any:
     """A buffer in an array's memory, which has to last as long.
 
-    Intel's driver copies memory that may only be read and begins 64 bytes behind a multiple of 128,
-    as every second tensor of PyTorch does. It takes memory that may be written as it lies. So it is
-    told that the memory may be written where the array allows that.
+    Intel's driver copies memory that may only be read and does not begin at a multiple of 128
+    bytes, as few arrays do. It takes memory that may be written as it lies. So it is told that the
+    memory may be written where the array allows that.
     """
     flags = opencl().mem_flags
     access = flags.READ_WRITE if array.flags.writeable else flags.READ_ONLY

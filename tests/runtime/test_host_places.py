@@ -147,23 +147,28 @@ def test_of_inputs_that_share_memory_one_is_copied() -> None:
     np.testing.assert_array_equal(exe(a=x, b=x[1], c=x)["y"], x + x[1] * 10 + x * 100)
 
 
-def test_small_and_unaligned_and_strided_arrays_are_copied() -> None:
+def test_large_arrays_of_numpy_are_taken_and_small_unaligned_and_strided_ones_copied() -> None:
+    assert host_places.fits(np.ones((1024, 1024), np.float32))
     large = large_pages(4 << 20).view(np.float32).reshape(1024, 1024)
     assert host_places.fits(large)
     assert not host_places.fits(large[:64])
-    assert not host_places.fits(large.reshape(-1)[1:])
+    assert not host_places.fits(large.reshape(-1)[1:]) and host_places.fits(large.reshape(-1)[4:])
+    read_only = large.reshape(-1).view()
+    read_only.flags.writeable = False
+    assert host_places.fits(read_only) and host_places.fits(read_only[32:])
+    assert not host_places.fits(read_only[16:])
     assert not host_places.fits(large.T) and not host_places.fits(large[:, :512])
     assert host_places.fits(large[512:]) and not host_places.fits(3)
 
 
 @pytest.mark.usefixtures("eager")
 @pytest.mark.skipif(not hasattr(resource, "RUSAGE_THREAD"), reason="counts pages as Linux does")
-def test_an_input_that_begins_at_any_cache_line_is_read_where_it_lies() -> None:
+def test_an_input_of_numpy_is_read_where_it_lies() -> None:
     text = "graph g(a: f32[4096, 1024]) { return y = sum(a, axis=[0, 1]) }"
     exe = mgn.compile(mgn.parse(text), device=DEVICE)
     whole = large_pages((16 << 20) + 4096)
     exe(a=whole[: 16 << 20].view(np.float32).reshape(4096, 1024))
-    for place in (64, 128, 192):
+    for place in (16, 48, 64, 128, 192):
         x = whole[place : place + (16 << 20)].view(np.float32).reshape(4096, 1024)
         x[:] = place + 1
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
