@@ -211,17 +211,27 @@ class OperationSpec:
     def check_elements(self, grouped: Sequence[Any]) -> None:
         """Checks the element types of grouped operand types. Raises ShapeError."""
         seen: dict[str, tuple[TensorType, int]] = {}
-        number = 0
-        for item, types in zip(self.operands, grouped, strict=True):
-            for type in types if item.variadic else [types] if types is not None else []:
-                row = static_element(type)
-                if row.family not in item.accepts or (item.element and row.name != item.element):
-                    wanted = item.element or _families(item.accepts)
-                    raise ShapeError(f"operand '{item.name}' must be {wanted}, not {row.name}")
-                first, place = seen.setdefault(item.group, (type, number))
-                if item.element is None and first.element_type != type.element_type:
-                    raise MixedElements((element_of(first), place), (row, number))
-                number += 1
+        flat = [
+            (item, type)
+            for item, types in zip(self.operands, grouped, strict=True)
+            for type in (types if item.variadic else [types] if types is not None else [])
+        ]
+        for number, (item, type) in enumerate(flat):
+            row = static_element(type)
+            if row.family not in item.accepts or (item.element and row.name != item.element):
+                beside = [
+                    (static_element(other), n)
+                    for n, (one, other) in enumerate(flat)
+                    if one.group == item.group
+                ]
+                numbers = [pair for pair in beside if pair[0].family in item.accepts]
+                if row.family is Family.BOOL and numbers:
+                    raise MixedElements(numbers[0], (row, number))
+                wanted = item.element or _families(item.accepts)
+                raise ShapeError(f"operand '{item.name}' must be {wanted}, not {row.name}")
+            first, place = seen.setdefault(item.group, (type, number))
+            if item.element is None and first.element_type != type.element_type:
+                raise MixedElements((element_of(first), place), (row, number))
 
 
 class MixedElements(ShapeError):
