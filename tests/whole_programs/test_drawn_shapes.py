@@ -24,7 +24,8 @@ CASES = 20
 SIZES = (30, 300, 3000)
 """The most elements of what is given."""
 
-OPERATIONS = sorted({*MAKERS} - {*SPATIAL, *WRITTEN_AND_ORDERED, "uniform", "normal"})
+OWN_TESTS = {*SPATIAL, *WRITTEN_AND_ORDERED, "uniform", "normal"}
+OPERATIONS = sorted(name for name in {*MAKERS} - OWN_TESTS if not name.startswith("attention_"))
 
 
 def drawn(name: str) -> list[Program]:
