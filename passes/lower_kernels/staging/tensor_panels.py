@@ -246,7 +246,7 @@ class Panel(OperandCopies):
     def own_place(self, eight: Index | int, inner: Index, sixteen: bool) -> Index:
         """The row or column, in a sub-group's tile, of the n-th of a fragment's eight."""
         if self.spread and sixteen:
-            return inner * 2 + (eight // 2 * 16 + eight % 2)
+            return inner * 2 + eight // 2 * 16 + eight % 2
         return inner + eight * EIGHT
 
     def rounded(self, value: SSAValue) -> SSAValue:
