@@ -39,6 +39,7 @@ def attention(
     window: int = ...,
     scale: float | None = ...,
     softcap: float = ...,
+    rounded_weights: bool = ...,
 ) -> Value: ...
 def attention_key_gradient(
     q: Tensor,
@@ -80,6 +81,7 @@ def attention_parts(
     window: int = ...,
     scale: float | None = ...,
     softcap: float = ...,
+    rounded_weights: bool = ...,
     each: int,
 ) -> Value: ...
 def attention_query_gradient(

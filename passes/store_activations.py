@@ -14,7 +14,8 @@ After, each `rounded` being a cast to bf16 and one back to f32:
 
 Rounded are what products read and give, as in `mixed-precision`, and besides: the sums of a
 residual stream, and what a product reads wherever else it is read. A kernel then stores them in
-two bytes, and all that is computed is in f32: norms and their statistics, softmaxes, sums.
+two bytes, and all that is computed is in f32: norms and their statistics, softmaxes, sums. In bf16,
+attention multiplies values by `rounded_weights`.
 
 Left as they are: parameters, states, what a graph is given and what it returns, scores, and what is
 put in order or compared, as logits are before a token is drawn. `f32` and `tf32` change nothing.
@@ -27,6 +28,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue, Use
 from xdsl.passes import ModulePass
 
+from mgn.dialects.mgn.attributes import BOOL
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.states import ReadStateOp, WriteStateOp
@@ -93,6 +95,8 @@ class _Activations:
 
     def _product(self, op: TensorOp) -> None:
         """Rounds what a product reads, for whoever else reads it too, and what it gives."""
+        if op.spec.name == "attention" and self.roundings.precision == "bf16":
+            op.properties["rounded_weights"] = BOOL.encode(True)
         for number, operand in enumerate(op.operands[: PRODUCTS[op.spec.name]]):
             if not self._is_kept(operand):
                 rounded = self._round_where_made(operand)

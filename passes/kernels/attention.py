@@ -100,6 +100,11 @@ class AttentionSizes:
     def softcap(self) -> float:
         return self.node.values["softcap"]
 
+    @cached_property
+    def rounded_weights(self) -> bool:
+        """Whether weights are rounded to bf16 before values are multiplied by them."""
+        return self.node.values["rounded_weights"]
+
     @property
     def bias(self) -> Node | None:
         operands = self.node.operands

@@ -217,6 +217,22 @@ def test_attention_shares_heads_without_copies_of_keys() -> None:
     assert names.count("mgn.matmul") == 2
 
 
+@pytest.mark.parametrize("how", [{}, {"causal": True}, {"bias": True}], ids=str)
+def test_attention_rounds_weights_but_not_their_sum_where_it_says_so(how: dict[str, bool]) -> None:
+    """Scores 0 and -0.3: the second weight, 0.740818, is between two numbers of bf16."""
+    q, k, v = f32([1], [1]), f32([0], [-0.3]), f32([0], [1])
+    bias = [f32([0, 0], [0, 0])] if how.pop("bias", False) else []
+    weight = np.exp(-0.3)
+    for rounded, numerator in ((True, 0.7421875), (False, weight)):
+        found = one("attention", q, k, v, *bias, heads=1, scale=1.0, rounded_weights=rounded, **how)
+        np.testing.assert_allclose(found[1], numerator / (1 + weight), rtol=1e-6)
+    parts = one(
+        "attention_parts", q, k, v, *bias, heads=1, scale=1.0, rounded_weights=True, each=2, **how
+    )
+    total, mean = parts[0, 1, 0, 1], parts[0, 1, 0, 0]
+    np.testing.assert_allclose(mean / total, 0.7421875 / (1 + weight), rtol=1e-6)
+
+
 def test_cross_entropy_of_impossible_and_certain_labels() -> None:
     logits = f32([0, -INF], [1000, 0])
     same(one("cross_entropy", logits, i32(1, 0), reduction="none"), [INF, 0])

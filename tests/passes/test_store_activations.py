@@ -97,6 +97,13 @@ def test_products_and_the_sums_of_a_residual_stream_are_stored_in_half_precision
     np.testing.assert_allclose(found["y"], norm(r), rtol=2 * ROUNDING, atol=4 * ROUNDING)
 
 
+@pytest.mark.parametrize("precision", ["bf16", "f32", "tf32", "f16"])
+def test_attention_multiplies_by_rounded_weights_in_bf16_alone(precision: str) -> None:
+    attention = [op for op in operations(passed(DECODER, precision)) if op.spec.name == "attention"]
+    assert len(attention) == 2
+    assert all(op.values["rounded_weights"] == (precision == "bf16") for op in attention)
+
+
 def test_no_operation_but_cast_has_half_precision_and_results_stay_as_they_are() -> None:
     module = passed(DECODER)
     (graph,) = graphs_of(module)

@@ -8,7 +8,7 @@ the soft cap, the bias, masks, and heads that share keys.
 """
 
 import math
-from typing import cast
+from typing import Any, cast
 
 from xdsl.ir import Operation, SSAValue
 
@@ -31,7 +31,7 @@ def attention(b: Emitter, at: Site) -> Gradients:
 def _without_scores(b: Emitter, at: Site) -> Gradients:
     """Of queries, keys and values, by operations that need no scores in memory."""
     q, k, v, bias = at.operands
-    values = at.values
+    values = _scoring(at)
     front, rows = shape_of(at.g)[:-2], shape_of(q)[-2]
     heads = values["heads"]
     lse = b.attention_lse(q, k, bias=bias, **values)
@@ -60,7 +60,7 @@ def _with_bias(b: Emitter, at: Site) -> Gradients:
     operands = distinct(b, [value for value in at.operands if value is not None])
     q, k, v = operands[:3]
     bias = operands[3] if len(operands) > 3 else None
-    values = dict(at.values)
+    values = _scoring(at)
     layout = Heads(values.pop("heads"), values.pop("kv_heads"))
     recorded, scoring = _recorder(b)
     scores = scores_of(recorded, layout, q, _finite(recorded, k), bias, **values)
@@ -77,6 +77,11 @@ def _with_bias(b: Emitter, at: Site) -> Gradients:
     leaves = [value for value in (q, k, bias) if value is not None]
     found = Tape(scoring).pull(b, [(scores, to_scores)], leaves)
     return [found[0], found[1], to_values, found[2] if len(leaves) > 2 else None]
+
+
+def _scoring(at: Site) -> dict[str, Any]:
+    """The attributes that scores depend on."""
+    return {name: value for name, value in at.values.items() if name != "rounded_weights"}
 
 
 def _recorder(b: Emitter) -> tuple[Emitter, list[Operation]]:

@@ -46,7 +46,7 @@ class GroupAttention(MatrixAttention):
     def add_values(self, turn: Index, weights: Vectors, sums: Vectors) -> Vectors:
         _, values = self.panels(turn)
         at = self.code.index(self.stage(turn) + values.start(constant(0)))
-        for terms in zip(*self.weights.terms(weights), strict=True):
+        for terms in zip(*self.fragments(weights), strict=True):
             op = kernel.GroupMmaHeldOp(terms, self.memory, at, sums, values.part_bytes)
             self.code.block.add_op(op)
             sums = [*op.results]

@@ -5,8 +5,9 @@ Where there are few rows, several sub-groups have the same ones, and a share of 
 are exact in f32. A sub-group keeps its queries, its scores and its rows' sums in registers; copies
 of the next tile of keys and values are under way while one is multiplied. Weights are f32: the unit
 takes each as the sum of two numbers. So the relative error of a weight is 2^-16 at most. In f16,
-whose exponents are few, an error of 2^-37 of the row's largest weight is added. Rows that hidden
-values spoil are summed up anew on the plain units (fragment_repair.py).
+whose exponents are few, an error of 2^-37 of the row's largest weight is added. Weights that the
+operation rounds to bf16 are one number of a unit that takes bf16. Rows that hidden values spoil are
+summed up anew on the plain units (fragment_repair.py).
 """
 
 import math as numbers
@@ -319,11 +320,20 @@ class MatrixAttention(GroupWalk):
 
     # Values
 
+    def fragments(self, weights: Vectors) -> list[Vectors]:
+        """For each step of keys, the fragments whose sum values are multiplied by."""
+        attention, code = self.attention, self.code
+        if attention.rounded_weights:
+            if self.name == "bf16":
+                return self.weights.nearest(weights)
+            weights = [attention.multiplied(code, weight) for weight in weights]
+        return self.weights.terms(weights)
+
     def add_values(self, turn: Index, weights: Vectors, sums: Vectors) -> Vectors:
         """Adds weights times values over the tile's keys."""
         _, values = self.panels(turn)
         first = self.share * (self.sizes.own_keys // self.sizes.step)
-        for step, terms in enumerate(self.weights.terms(weights)):
+        for step, terms in enumerate(self.fragments(weights)):
             count = self.columns * UNIT_COLUMNS
             fragments = values.operands(self.stage(turn), constant(0), count, first + step)
             for term in terms:

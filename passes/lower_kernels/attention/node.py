@@ -17,6 +17,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.fusion.attention_bodies import TOTALS
 from mgn.dialects.mgn.operations.products.attention import HIDING, lowering
+from mgn.dialects.types import ELEMENT_TYPES
 from mgn.passes.kernels.attention import AttentionSizes
 from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import ZERO, Index, constant
@@ -25,7 +26,7 @@ from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
 from mgn.passes.lower_kernels.core.product import multiply_add
 from mgn.passes.lower_kernels.core.pure_code import lane_count, memory_type
-from mgn.passes.lower_kernels.core.scalar import narrowed, unary, widened
+from mgn.passes.lower_kernels.core.scalar import cast, narrowed, unary, widened
 from mgn.passes.lower_kernels.core.template import Job
 
 MODERATE = 2.0**-100
@@ -163,6 +164,13 @@ class Attention(AttentionSizes):
         if not raised:
             return power_of_two(code, code.binary(arith.MulfOp, apart, steepness))
         return power_of_two(code, multiply_add(code, self.element, apart, steepness, added))
+
+    def multiplied(self, code: Code, weight: SSAValue) -> SSAValue:
+        """A weight as its value is multiplied by it."""
+        if not self.rounded_weights:
+            return weight
+        half = cast(code, weight, self.element, ELEMENT_TYPES["bf16"])
+        return cast(code, half, ELEMENT_TYPES["bf16"], self.element)
 
     @property
     def lowered(self) -> float:

@@ -100,6 +100,7 @@ class Repair:
         is added as it is, and the value of a hidden key, whose score is -inf, is not added.
         """
         code, count = self.job.code, max(lane_count(value), lane_count(score))
+        weight = self.attention.multiplied(code, weight)
         score, weight, value = (code.spread(x, count) for x in (score, weight, value))
         infinity, zero, nothing = (
             code.constant(number, self._type, count) for number in (numbers.inf, 0, -numbers.inf)

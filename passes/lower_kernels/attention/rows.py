@@ -314,7 +314,7 @@ class _Rows:
                 place = code.index(number * sizes.lanes + i * sizes.keys)
                 score = code.load(self.weights, place, sizes.lanes)
                 weight = attention.power(code, score, shifts[i], attention.lowered)
-                code.store(weight, self.weights, place)
+                code.store(attention.multiplied(code, weight), self.weights, place)
                 result.append(code.binary(arith.AddfOp, held[i], weight))
             return result
 

@@ -135,7 +135,8 @@ class _Tiles(GroupWalk):
         for part in self.row_parts:
             for c, weight in enumerate(weights[part]):
                 place = self.own.of_weights(self.own.key(c), self.own.row(part))
-                code.store(weight, self.keys, code.index(place), place.multiple)
+                stored = attention.multiplied(code, weight)
+                code.store(stored, self.keys, code.index(place), place.multiple)
         totals = [
             multiply_add(code, attention.element, total, factor, self.over(arith.AddfOp, column))
             for total, factor, column in zip(totals, factors, weights, strict=True)

@@ -2,7 +2,7 @@
 
 In: a work-item's weights of a tile of keys. The largest weight of a row is 1. Out: two fragments
 for each step of keys, whose sum is the weights. The first is a little less than a weight: so
-neither is 0, and infinite values stay infinite.
+neither is 0, and infinite values stay infinite. Or one, of weights that are to be rounded.
 
 f16 has few exponents. Weights in f16, and the rows' totals, are multiplied by a power of two. A
 weight that is still too small for two numbers becomes the least one that is not.
@@ -72,8 +72,16 @@ class Weights:
         if self.name == "tf32":
             order = [0, 2, 1, 3]
             return [self._tf32_terms(self._shuffled(value, value, order)) for value in weights]
+        return [self._half_terms(value) for value in self._pairs(weights)]
+
+    def nearest(self, weights: Vectors) -> list[Vectors]:
+        """For each step of keys, a fragment of the weights rounded to the unit's half precision."""
+        return [[self._packed(value)] for value in self._pairs(weights)]
+
+    def _pairs(self, weights: Vectors) -> Vectors:
+        """The weights of two results, whose keys are a step, in the order of a fragment."""
         pairs = zip(weights[::2], weights[1::2], strict=True)
-        return [self._half_terms(self._shuffled(*pair, range(2 * HELD))) for pair in pairs]
+        return [self._shuffled(*pair, range(2 * HELD)) for pair in pairs]
 
     def _tf32_terms(self, value: SSAValue) -> Vectors:
         code = self.code

@@ -83,7 +83,10 @@ def _biased_scores(name: str) -> tuple[Rule, ...]:
     )
 
 
-ATTRIBUTES = "causal=C, window=W, scale=S, softcap=Z"
+SCORING = "causal=C, window=W, scale=S, softcap=Z"
+ATTRIBUTES = SCORING + ", rounded_weights=R"
+"""Those of attention: what changes scores is not said of weights that are rounded afterwards."""
+
 REPEATED_K, REPEATED_V = (
     f"reshape(broadcast_to(reshape({x}, shape={single}), shape={wide}), shape={result})"
     for x, single, wide, result in ("kDEF", "vGHI")
@@ -207,7 +210,7 @@ def _scale_of_queries(word: str, bias: bool) -> Rule:
     """Attention whose keys are scaled before it, as one whose queries are."""
     operation, asked = GENTLE[word]
     more = ", m" * bias
-    heads = f"heads=X, kv_heads=Y, {ATTRIBUTES}"
+    heads = f"heads=X, kv_heads=Y, {SCORING}"
     return Rule(
         f"attention-of-queries-{word}-as-keys" + ("-with-bias" if bias else ""),
         f"attention(q, {operation}(k, c), v{more}, {heads})",
@@ -332,18 +335,20 @@ ATTENTION: tuple[Rule, ...] = (
     ),
     Rule(
         "causal-attention",
-        "attention(q, k, v, m, heads=X, kv_heads=Y, causal=False, window=0, scale=S, softcap=Z)",
+        "attention(q, k, v, m, heads=X, kv_heads=Y, causal=False, window=0, scale=S, softcap=Z, "
+        "rounded_weights=R)",
         "attention(q, k, v, heads=X, kv_heads=Y, causal=True, window=window_of(m), scale=S, "
-        "softcap=Z)",
+        "softcap=Z, rounded_weights=R)",
         REASSOCIATES,
         "a bias of 0 and -inf that is attention's own mask",
         "is_window(m) and spans(m, q, k) and usual_scores(q, k)",
     ),
     Rule(
         "causal-attention-far",
-        "attention(q, k, v, m, heads=X, kv_heads=Y, causal=False, window=0, scale=S, softcap=Z)",
+        "attention(q, k, v, m, heads=X, kv_heads=Y, causal=False, window=0, scale=S, softcap=Z, "
+        "rounded_weights=R)",
         "attention(q, k, v, heads=X, kv_heads=Y, causal=True, window=window_of(m), scale=S, "
-        "softcap=Z)",
+        "softcap=Z, rounded_weights=R)",
         FAST,
         "a bias that is attention's own mask where -1e9 hides a score",
         "is_far_window(m) and spans(m, q, k) and small_scores(q, k)",

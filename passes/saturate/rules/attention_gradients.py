@@ -1,6 +1,6 @@
 """Rows of the rule table: attention's gradient of keys that several heads share."""
 
-from mgn.passes.saturate.rules.attention import ATTRIBUTES
+from mgn.passes.saturate.rules.attention import SCORING
 from mgn.passes.saturate.rules.layouts import FEW_HEADS
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 
@@ -19,7 +19,7 @@ def _keys_of_each(count: int) -> Rule:
         for x in "qglo"
     }
     operands = ", ".join(parts.get(x, x) for x in "qkvglo")
-    each = f"attention_key_gradient({operands}, heads=Y, kv_heads=Y, {ATTRIBUTES})"
+    each = f"attention_key_gradient({operands}, heads=Y, kv_heads=Y, {SCORING})"
     found = f"sum({each}, axis=[0])"
     if count:
         taken = [
@@ -32,7 +32,7 @@ def _keys_of_each(count: int) -> Rule:
             found = f"add({found}, {other})"
     return Rule(
         "gradient-of-shared-keys" + (f"-of-{count}" if count else ""),
-        f"attention_key_gradient(q, k, v, g, l, o, heads=X, kv_heads=Y, {ATTRIBUTES})",
+        f"attention_key_gradient(q, k, v, g, l, o, heads=X, kv_heads=Y, {SCORING})",
         found,
         REASSOCIATES,
         "the gradient of what is broadcast is a sum",

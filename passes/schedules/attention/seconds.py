@@ -17,8 +17,9 @@ EFFICIENCY = {True: 0.84, False: 0.81}
 """The share of a device's rate for products that the best tiles reach, on CPUs and on GPUs."""
 
 UNIT_EFFICIENCY = {"tf32": 0.43, "bf16": 0.45, "f16": 0.39}
-"""The share of the rate of a matrix unit that the tables of tiles take for 1; weights of tf32 are
-multiplied twice. Measured on an NVIDIA H200, heads of 32 to 128 and 256 to 4096 keys.
+"""The share of the rate of a matrix unit that the tables of tiles take for 1, where weights are
+multiplied twice; those that are rounded are not. Measured on an NVIDIA H200, heads of 32 to 128 and
+256 to 4096 keys.
 """
 
 TILE_LATENCY, UNIT_LATENCY = 2.5e-6, 4.0e-6
@@ -92,5 +93,7 @@ def score_seconds(attention: AttentionSizes, device: Device, unit: str = "") -> 
     products, rate = 2.0 * (attention.depth + attention.width), device.rate(attention.element.name)
     steps = 2.0 * (power + (0.0 if unit in HALVES else SCORE_STEPS[device.is_cpu])) / rate
     if unit:
+        if attention.rounded_weights and unit == "bf16":
+            products *= products / (products + 2.0 * attention.width)
         return products / (device.matrix_rates[unit] * UNIT_EFFICIENCY[unit]) + steps
     return products / (rate * EFFICIENCY[device.is_cpu]) + steps

@@ -31,6 +31,7 @@ SIGNATURE = (
     AttributeSpec("window", INT, 0),
     AttributeSpec("scale", FLOAT, None),
     AttributeSpec("softcap", FLOAT, 0.0),
+    AttributeSpec("rounded_weights", BOOL, False),
 )
 
 
@@ -247,6 +248,12 @@ def _powers(b: Emitter, scores: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]
     return weights, b.sum(weights, axis=-1, keepdims=True), largest
 
 
+def _rounded(b: Emitter, weights: SSAValue, rounded_weights: bool) -> SSAValue:
+    """Weights as they are multiplied by values: rounded to bf16, or as they are."""
+    element = element_type_of(weights)
+    return b.cast(b.cast(weights, "bf16"), element) if rounded_weights else weights
+
+
 def _weighted(b: Emitter, weights: SSAValue, scores: SSAValue, values: SSAValue) -> SSAValue:
     """Sums of values by weights, to which a value counts that is not finite where its key is seen,
     whatever its weight.
@@ -278,6 +285,7 @@ def attention(
     window: int,
     scale: float,
     softcap: float,
+    rounded_weights: bool,
 ) -> SSAValue:
     """`y = attention(q, k, v, heads = 9, kv_heads = 3, causal = true)`: softmax(q·kᵀ·scale +
     bias)·v.
@@ -290,22 +298,28 @@ def attention(
     -3.38e38 or less, as the least number of bf16 and of f32, stands in the place of its score, and
     -inf hides the key, as masks do. What a hidden key and its value hold counts for nothing, even
     nan. A query that sees no key gives 0, as in PyTorch since 2.5.
-    Half precision is computed in f32 and rounded once. Errors: sizes that do not divide into heads,
+    Half precision is computed in f32 and rounded once. With rounded_weights, exp(score - largest)
+    is rounded to bf16 before a value is multiplied by it; the sum that is divided by is of what was
+    not rounded yet, and gradients know nothing of it. Errors: sizes that do not divide into heads,
     heads not a multiple of kv_heads, a bias that does not broadcast. Vaswani et al. 2017
     (arXiv:1706.03762), Ainslie et al. 2023 (arXiv:2305.13245).
     """
     if element_type_of(q).bits == 16:
         wide = [_in_full(b, x) for x in (q, k, v, bias) if x is not None]
-        how = {"causal": causal, "window": window, "scale": scale, "softcap": softcap}
-        whole = b.call("attention", *wide, heads=heads, kv_heads=kv_heads, **how)
+        how: dict[str, Any] = {"causal": causal, "window": window}
+        how |= {"scale": scale, "softcap": softcap}
+        how |= {"heads": heads, "kv_heads": kv_heads, "rounded_weights": rounded_weights}
+        whole = b.call("attention", *wide, **how)
         assert isinstance(whole, SSAValue)
         return b.cast(whole, element_type_of(q))
     layout = Heads(heads, kv_heads)
     scores = scores_of(b, layout, q, k, bias, causal, window, scale, softcap)
     *_, rows, keys = shape_of(scores)
-    if bias is not None or (causal and rows > keys):
+    may_be_blind = bias is not None or (causal and rows > keys)
+    if rounded_weights or may_be_blind:
         weights, total, _ = _powers(b, scores)
-        weights = b.div(weights, b.where(b.eq(total, 0.0), 1.0, total))
+        total = b.where(b.eq(total, 0.0), 1.0, total) if may_be_blind else total
+        weights = b.div(_rounded(b, weights, rounded_weights), total)
     else:
         weights = b.softmax(scores, axis=-1)
     values = layout.shared(b, v)
@@ -332,6 +346,7 @@ def attention_parts(
     window: int,
     scale: float,
     softcap: float,
+    rounded_weights: bool,
     each: int,
 ) -> SSAValue:
     """`p = attention_parts(q, k, v, heads = 8, each = 256)`: attention over each part of so many
@@ -360,6 +375,7 @@ def attention_parts(
     values = b.reshape(values, (*outer, parts, each, width))
     weights, total, largest = _powers(b, scores)
     lowered = 2.0 ** -lowering(count)
+    weights = _rounded(b, weights, rounded_weights)
     weights, total = b.mul(weights, lowered), b.mul(total, lowered)
     sums = _weighted(b, weights, scores, values)
     whole = b.concat([sums, total, largest], axis=-1)

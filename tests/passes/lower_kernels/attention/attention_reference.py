@@ -61,12 +61,15 @@ def bounded_attention(
     unit: float = 2.0**-24,
     rounding: float = 0.0,
     weighing: float = 0.0,
+    rounded_weights: bool = False,
 ) -> Bounded:
     """`unit` is the rounding of the arithmetic, `rounding` that of the result's own type,
-    `weighing` how far off a weight may be besides, relative to it.
+    `weighing` how far off a weight may be besides, relative to it. Weights that are rounded to bf16
+    are off by 2^-8 more; which of two numbers one becomes depends on the largest score so far.
 
     The scale and the soft cap are numbers of the type that scores are computed in.
     """
+    weighing += 2.0**-8 if rounded_weights else 0.0
     number = np.float64 if unit < 2.0**-30 else np.float32
     kv_heads = kv_heads or heads
     queries, keys, values = _split(q, heads), _split(k, kv_heads), _split(v, kv_heads)
@@ -135,3 +138,14 @@ def attention_arrays(shapes: list[tuple[int, ...]], dtype: Any, seed: int) -> li
     """Normal random operands."""
     rng = np.random.default_rng(seed)
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def between_two_weights(rounded: bool) -> tuple[list[np.ndarray], dict[str, Any], float]:
+    """Operands, attributes and the result of an attention of which one key counts: its weight is
+    187.3 parts of 256, of which bf16 holds 187. The two results are 2^-9.3 apart.
+    """
+    q, k, v = (np.zeros((rows, 64), np.float32) for rows in (64, 150, 150))
+    q[:, 0], k[-1, 0], v[-1] = 1, -0.3125, 1
+    weight = np.exp(-0.3125)
+    how = {"heads": 1, "scale": 1.0, "rounded_weights": rounded}
+    return [q, k, v], how, (187 / 256 if rounded else weight) / (149 + weight)

@@ -20,6 +20,7 @@ from mgn.passes.schedules.attention.tiles import SHAPES
 from tests.passes.lower_kernels.attention.attention_reference import (
     Bounded,
     attention_arrays,
+    between_two_weights,
     bounded_attention,
 )
 from tests.support.lower_fixture import (
@@ -148,6 +149,19 @@ def test_random_attentions(data: Any, form: str, cl_queue: Any) -> None:  # noqa
     }
     shapes = [*shapes, bias] if bias else shapes
     check(cl_queue, attention_run(shapes, how, form, seed=rows * keys))
+
+
+@pytest.mark.parametrize("rounded", [True, False])
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_are_rounded_where_the_operation_says_so(
+    form: str,
+    rounded: bool,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    arrays, how, wanted = between_two_weights(rounded)
+    kernel = attention_kernel([array.shape for array in arrays], how, "f32")
+    (found,) = run(cl_queue, kernel, arrays, FORMS[form])
+    np.testing.assert_allclose(found, wanted, rtol=2.0**-12)
 
 
 TILED_CASES = [CASES[name] for name in ("shared keys", "a causal window", "a bias")]

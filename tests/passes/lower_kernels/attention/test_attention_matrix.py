@@ -26,6 +26,7 @@ from mgn.passes.schedules.attention.matrix import SHAPES, SHARED_SHAPES
 from tests.passes.lower_kernels.attention.attention_reference import (
     Bounded,
     attention_arrays,
+    between_two_weights,
     bounded_attention,
 )
 from tests.passes.lower_kernels.attention.test_attention_kernels import CASES, Shape
@@ -218,6 +219,59 @@ def test_nan_and_infinity_pass_as_in_the_interpreter(
     (found,) = run(cl_queue, kernel, arrays, device)
     with np.errstate(all="ignore"):
         wanted(arrays, {"heads": 2}, name).check(found)
+
+
+ROUNDING_TILINGS: dict[str, dict[str, Any]] = {
+    "bf16": {"groups": 0},
+    "f16": {"groups": 0},
+    "tf32": {},
+    "bf16 by groups": {"groups": 1, "tile_down": 4},
+    "f16 by groups": {"groups": 1, "tile_down": 4},
+}
+
+
+@pytest.mark.parametrize("rounded", [True, False])
+@pytest.mark.parametrize("case", ROUNDING_TILINGS)
+def test_weights_are_rounded_where_the_operation_says_so(
+    case: str,
+    rounded: bool,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    arrays, how, wanted = between_two_weights(rounded)
+    name = case.partition(" ")[0]
+    kernel = kernel_of([array.shape for array in arrays], how, name, computed=True)
+    schedule = {"matrix": name, "matrix_unit": device.matrix_unit, **ROUNDING_TILINGS[case]}
+    negated = [-array for array in arrays]
+    (found,) = run(cl_queue, kernel, negated, device, **schedule)
+    np.testing.assert_allclose(found, wanted, rtol=2.0**-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rounded_weights_are_within_a_rounding_more(
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    for case in ("a causal window", "a bias", "shared keys"):
+        shapes, how = CASES[case]
+        check(cl_queue, device, shapes, {**how, "rounded_weights": True}, name, computed=True)
+    if name != "tf32":
+        groups = {"groups": 1, "tile_down": 4}
+        shapes, how = GROUPED[0]
+        check(cl_queue, device, shapes, {**how, "rounded_weights": True}, name, **groups)
+
+
+def test_a_unit_multiplies_rounded_weights_once() -> None:
+    unit = DEVICES["nvidia-h200"]
+    for tiling, product in (({"groups": 1}, GroupMmaHeldOp), ({"groups": 0}, MmaOp)):
+        counts: list[int] = []
+        for rounded in (False, True):
+            how = {"heads": 1, "rounded_weights": rounded}
+            function = lowered(kernel_of([(256, 128)] * 3, how, "bf16"), unit, **tiling)
+            counts.append(sum(isinstance(op, product) for op in function.walk()))
+        scores = 0 if tiling["groups"] else counts[0] // 3
+        assert counts[0] - scores == 2 * (counts[1] - scores)
 
 
 def test_weights_in_f16_keep_what_is_small(

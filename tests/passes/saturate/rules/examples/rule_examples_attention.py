@@ -59,6 +59,10 @@ def scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
 
 
 def _attention(rng: random.Random) -> dict[str, object]:
+    return {**_scoring(rng), "R": rng.random() < 0.3}
+
+
+def _scoring(rng: random.Random) -> dict[str, object]:
     return {
         "C": rng.random() < 0.5,
         "W": rng.choice([0, 0, 2]),
@@ -82,7 +86,7 @@ def scaled_operands(row: str, rng: random.Random, variables: list[str]) -> Insta
     }
     usual = math.sqrt(size) if "divided" in row else 1.0 / math.sqrt(size)
     constants = {"c": rng.choice([usual, 0.1, -3.0, -0.5, 0.0, math.inf])}
-    attributes = {**_attention(rng), "X": heads, "Y": shared}
+    attributes = {**_scoring(rng), "X": heads, "Y": shared}
     return Instance([tensor("f64", shapes[name]) for name in variables], attributes, constants)
 
 
@@ -118,7 +122,7 @@ def shared_gradients(row: str, rng: random.Random, variables: list[str]) -> Inst
         "l": (*batch, rows, heads),
         "o": (*batch, rows, heads),
     }
-    attributes = {**_attention(rng), "X": heads, "Y": shared}
+    attributes = {**_scoring(rng), "X": heads, "Y": shared}
     return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
 
 
