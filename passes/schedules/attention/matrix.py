@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.attention import AttentionSizes
-from mgn.passes.schedules.attention.seconds import Scores, score_seconds
+from mgn.passes.schedules.attention.seconds import Scores, multiplies_once, score_seconds
 from mgn.passes.schedules.core.figures import ENLARGED_MEMORY
 from mgn.passes.schedules.core.schedule import Entries, Request
 from mgn.passes.schedules.core.tilings import Fit, Numbers, Room, fitting_tilings, shapes_of
@@ -170,6 +170,14 @@ WIDE_SHAPES = shapes_of(
 )
 """Measured on an NVIDIA H200 with heads of 64 and 128: of two bytes an element, and of four."""
 
+FULL_SHAPES = shapes_of(
+    _NUMBERS, (12, 1, 1, 1.72, 1.72), (8, 1, 1, 1.34, 1.34), (4, 1, 2, 0.68, 1.10)
+)
+"""In the place of the first two of `SHAPES`, where registers have room for 12 sub-groups and not
+for 16. Those of 12 and 8 are measured on an NVIDIA H200 with heads of 128 whose weights are two
+numbers; one of 4 that is alone is taken to be as quick for its rows as one of 8.
+"""
+
 SHARED_SHAPES = shapes_of(
     ("tile_down", "groups", SHARES, "tile_keys"),
     (1, 0, 4, 128, 2, 0.30, 0.60),
@@ -179,6 +187,22 @@ SHARED_SHAPES = shapes_of(
     (2, 0, 4, 128, 2, 0.40, 0.70),
 )
 """Tilings for few rows, whose sub-groups share them: all of them copy keys and values."""
+
+
+UNIT_REGISTERS = 1 << 16
+"""Registers of a compute unit."""
+
+HELD_NUMBERS = {False: 1.7, True: 1.3}
+"""Registers of a work-item for each of its scores and sums, by whether weights are one number.
+NVIDIA's compiler takes 162 and 127 where there are 96 of them.
+"""
+
+
+def _fill(attention: AttentionSizes, keys: int, name: str) -> bool:
+    """Whether registers of a compute unit have room for 12 sub-groups and not for 16."""
+    columns = keys + ceil_div(attention.width, UNIT_ROWS) * UNIT_ROWS
+    held = columns / 2 * HELD_NUMBERS[multiplies_once(attention, name)]
+    return 12 <= UNIT_REGISTERS / (SUB_GROUP * held) < 16
 
 
 def least_room(depth: int, width: int, name: str) -> int:
@@ -216,5 +240,7 @@ def matrix_attention_tilings(
         return Fit(tiling, scores.groups, scores.mean * score, held, scores.most * score)
 
     shapes = SHAPES if held_element(name).bytes == 2 else WIDE_SHAPES
+    if shapes is SHAPES and _fill(attention, keys, name):
+        shapes = (*FULL_SHAPES, *SHAPES[2:])
     found = fitting_tilings(room, (*shapes, *SHARED_SHAPES), fit)
     return sorted(((time, tiling) for time, tiling, _ in found), key=lambda item: item[0])

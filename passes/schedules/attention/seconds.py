@@ -87,13 +87,18 @@ class Scores:
         return (*found, self.mean * self.groups * stretch / max(attention.bias.count, 1))
 
 
+def multiplies_once(attention: AttentionSizes, unit: str) -> bool:
+    """Whether weights are one number to a unit that multiplies operands of a type."""
+    return attention.rounded_weights and unit == "bf16"
+
+
 def score_seconds(attention: AttentionSizes, device: Device, unit: str = "") -> float:
     """Seconds of a score at the best rate of the device, or of its unit where one multiplies."""
     power = device.function_share * ELEMENT_COST["exp"].cpu if device.is_cpu else GPU_POWER
     products, rate = 2.0 * (attention.depth + attention.width), device.rate(attention.element.name)
     steps = 2.0 * (power + (0.0 if unit in HALVES else SCORE_STEPS[device.is_cpu])) / rate
     if unit:
-        if attention.rounded_weights and unit == "bf16":
+        if multiplies_once(attention, unit):
             products *= products / (products + 2.0 * attention.width)
         return products / (device.matrix_rates[unit] * UNIT_EFFICIENCY[unit]) + steps
     return products / (rate * EFFICIENCY[device.is_cpu]) + steps

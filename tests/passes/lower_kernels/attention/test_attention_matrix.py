@@ -178,7 +178,7 @@ GROUPED: list[tuple[list[Shape], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("name", ["bf16", "f16"])
-@pytest.mark.parametrize("warps", [4, 8])
+@pytest.mark.parametrize("warps", [4, 8, 12])
 def test_groups_of_four_sub_groups_compute_the_same(
     warps: int,
     name: str,
@@ -186,9 +186,31 @@ def test_groups_of_four_sub_groups_compute_the_same(
     device: Device,  # noqa: F811
 ) -> None:
     tiling = {"tile_down": warps, "groups": 1}
+    device = device.with_figures(max_work_group_size=512)
     for shapes, how in GROUPED:
         assert GroupMmaHeldOp in operations_of(kernel_of(shapes, how, name), device, **tiling)
         check(cl_queue, device, shapes, how, name, **tiling)
+
+
+@pytest.mark.parametrize("rounded", [True, False])
+@pytest.mark.parametrize("name", ["bf16", "f16"])
+def test_groups_take_192_rows_where_queries_are_not_a_multiple_of_that(
+    name: str,
+    rounded: bool,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    """Rows of three heads that share keys, 102 beyond a group; and of one head, 8 beyond."""
+    tiling = {"tile_down": 12, "groups": 1}
+    device = device.with_figures(max_work_group_size=512)
+    cases: list[tuple[list[Shape], dict[str, Any]]] = [
+        ([(2, 98, 192), (2, 150, 64), (2, 150, 64)], {"heads": 3, "kv_heads": 1, "causal": True}),
+        ([(200, 128), (130, 128), (130, 128)], {"heads": 1, "window": 70}),
+    ]
+    for shapes, how in cases:
+        function = lowered(kernel_of(shapes, how, name), device, **tiling)
+        assert function.local_sizes[0] == 384
+        check(cl_queue, device, shapes, {**how, "rounded_weights": rounded}, name, **tiling)
 
 
 @pytest.mark.parametrize("groups", [0, 1])
@@ -341,14 +363,15 @@ def test_no_fragment_of_values_lies_past_a_line_of_local_memory(width: int) -> N
 def test_groups_multiply_whole_lines_and_more_rows_where_heads_leave_room_for_few() -> None:
     unit = DEVICES["nvidia-h200"]
 
-    def items(name: str, width: int) -> int:
-        kernel = kernel_of([(4, 2048, 8 * width)] * 3, {"heads": 8}, name)
+    def items(name: str, width: int, rounded: bool = False) -> int:
+        how = {"heads": 8, "rounded_weights": rounded}
+        kernel = kernel_of([(4, 2048, 8 * width)] * 3, how, name)
         function = lowered(kernel, unit)
         groups = any(isinstance(op, GroupMmaHeldOp) for op in function.walk())
         assert groups == (name != "tf32" and width > 32)
         return function.local_sizes[0]
 
-    assert (items("bf16", 64), items("f16", 128)) == (128, 256)
+    assert (items("bf16", 64), items("f16", 128), items("bf16", 128, True)) == (128, 384, 256)
     assert max(items("tf32", 64), items("bf16", 32)) <= 128
 
 
