@@ -25,7 +25,7 @@ class Handle:
 @dataclass
 class FakeDevice:
     kind: str = "gpu"
-    identity: str = "a GPU"
+    measured_identity: str = "a GPU"
     handle: Any = field(default_factory=Handle)
 
 
