@@ -98,7 +98,9 @@ class Code(PureCode):
         self.forget_loads()
 
     def await_stages(self) -> None:
-        """What was read so far is not what an earlier stage of a resident launch writes."""
+        """A stage of a resident launch waits here for earlier ones. What was read before may be
+        kept: a stage waits before its kernel where any of that is written.
+        """
         self.effect(kernel.AwaitStagesOp, [])
 
     # Control

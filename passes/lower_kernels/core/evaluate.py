@@ -3,7 +3,7 @@ lane.
 
 In: a node and an index, which may vary with `Lane`. Out: a scalar where all lanes see the same
 element, else a vector. An input becomes a load of one element, of consecutive elements, or of one
-element for each lane.
+element for each lane. `EarlyReads` evaluates what a result needs before its sum is known.
 """
 
 from collections.abc import Callable, Sequence
@@ -127,24 +127,24 @@ class Evaluator:
         return value
 
 
-class AheadOf(Evaluator):
-    """Evaluates, at the index of a result, what the result needs besides a value that is not known
-    yet, and reductions that are not. So loads stand before the loop that finds that value, which
-    then hides their latency.
+class EarlyReads:
+    """Evaluates those operands of a result that can be known before an `unknown` value is.
+
+    Their loads then stand before the loop that finds that value, and the loop hides their latency.
+    Reductions that no template has found yet are unknown, too.
     """
 
     def __init__(self, evaluator: Evaluator, body: Body, unknown: Node) -> None:
-        super().__init__(evaluator.code, evaluator.buffers, evaluator.lanes)
-        self.given = evaluator.given
-        self._waiting = {unknown, *(set(body.of_kind(Kind.REDUCTION)) - self.given.keys())}
+        self._evaluator = evaluator
+        self._waiting = {unknown, *(set(body.of_kind(Kind.REDUCTION)) - evaluator.given.keys())}
         for node in body.nodes:
             if not self._waiting.isdisjoint(node.operands):
                 self._waiting.add(node)
 
     def visit(self, node: Node, index: Indices) -> None:
-        """Evaluates what of a value's operands does not wait for the one that is not known."""
+        """Evaluates a node at an index, or those of its operands that do not wait."""
         if node not in self._waiting:
-            self.at(node, index)
+            self._evaluator.at(node, index)
         elif node.name in MOVES:
             self.visit(node.operands[0], MOVES[node.name](node, index))
         elif node.kind is Kind.ELEMENTWISE:

@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.passes.kernels.body import Body, Indices, Node
 from mgn.passes.kernels.index import linear
 from mgn.passes.lower_kernels.core.emission import Code
-from mgn.passes.lower_kernels.core.evaluate import AheadOf, Evaluator, Given
+from mgn.passes.lower_kernels.core.evaluate import EarlyReads, Evaluator, Given
 from mgn.passes.schedules.core.schedule import VARIANT
 
 Variant = TypeVar("Variant", bound=StrEnum)
@@ -83,9 +83,9 @@ class Job:
         self, evaluator: Evaluator, unknown: Node, index_of: Callable[[Node], Indices]
     ) -> None:
         """Reads what the results need besides a value that is not known yet."""
-        ahead = AheadOf(evaluator, self.body, unknown)
+        reads = EarlyReads(evaluator, self.body, unknown)
         for node in self.body.written:
-            ahead.visit(node, index_of(node))
+            reads.visit(node, index_of(node))
 
     def write_at(
         self,
