@@ -83,8 +83,10 @@ class Product:
         return self.right_index(batch, k, own) if side else self.left_index(batch, own, k)
 
     def result_index(self, node: Node, batch: Indices, row: Index, column: Index) -> Indices:
-        """The index of a value after the product that belongs to a row and a column."""
-        full = (*self.batch, self.rows, self.columns)
+        """The index of a value after the product that belongs to a row and a column. Columns that
+        are combined have one result.
+        """
+        full = (*self.batch, self.rows, self.columns // self.halves)
         return reshaped_index((*batch, row, column), full, node.shape)
 
 

@@ -11,7 +11,6 @@ from xdsl.ir import SSAValue
 from mgn.dialects.types import ElementType
 from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import Index
-from mgn.passes.kernels.index_maps import reshaped_index
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
@@ -56,6 +55,14 @@ def tile_start(code: Code, tile: Index, size: int, limit: int) -> Index:
     return code.known(start, limit - size + 1)
 
 
+def read_ahead(
+    job: Job, product: Product, width: int, batch: Indices, row: Index, column: Index
+) -> None:
+    """Reads what so many results side by side need besides their sums."""
+    at = (batch, row, column)
+    job.read_ahead(job.evaluator(width), product.node, lambda node: product.result_index(node, *at))
+
+
 def write_halves(
     job: Job,
     product: Product,
@@ -75,9 +82,7 @@ def write_halves(
         return numbers[own.constant // second]
 
     evaluator.given[product.node] = given
-    full = (*product.batch, product.rows, second)
-    index = (*batch, row, half)
-    job.write_at(evaluator, lambda node: reshaped_index(index, full, node.shape))
+    job.write_at(evaluator, lambda node: product.result_index(node, batch, row, half))
 
 
 def write_tile(

@@ -7,6 +7,9 @@ has a vector of columns, and takes the steps one by one. The sums of the shares 
 added up by shuffles, where it has them, and what is left in local memory. Each group reduces rows
 by itself, where the product asks for that: they are short beside the right operand. Where halves of
 the columns meet, a work-item has those of both.
+
+Where memory runs along the shared axis, the first vectors of the right operand are read before the
+group waits for earlier stages of a resident launch.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +22,12 @@ from mgn.dialects import kernel
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Index, constant, delinearised, lanes
-from mgn.passes.kernels.index_maps import bounded, reshaped_index
+from mgn.passes.kernels.index_maps import bounded
 from mgn.passes.kernels.packed_codes import packed_codes
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.long_sums import long_loop
 from mgn.passes.lower_kernels.core.operand import Operand
-from mgn.passes.lower_kernels.core.product import add_products, write_halves, write_tile
+from mgn.passes.lower_kernels.core.product import add_products, read_ahead, write_halves, write_tile
 from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import across_lanes, combine
 from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP, can_shuffle, reduce_neighbours
@@ -36,19 +39,18 @@ from mgn.passes.schedules.product.few_rows import FewRowsTiling
 STEPS = 4
 """Steps of the shared axis at once, where memory runs along the columns."""
 
-
-def lower_few_rows(job: Job, product: Product) -> Launch:
-    """Writes a contraction kernel of a few rows."""
-    return _FewRows(job, product, FewRowsTiling.of(job.schedule)).write()
-
-
-MOST_AHEAD = 24
+LOADS_AT_ONCE = 24
 """Vectors that a work-item reads before it needs the first, where memory runs along the depth.
 So memory is waited for once in a walk of up to 1536 numbers in f32.
 """
 
 LONG_WALK = 128
 """Trips of a block of a long walk, whose sums are added to those before it."""
+
+
+def lower_few_rows(job: Job, product: Product) -> Launch:
+    """Writes a contraction kernel of a few rows."""
+    return _FewRows(job, product, FewRowsTiling.of(job.schedule)).write()
 
 
 class _FewRows:
@@ -82,7 +84,7 @@ class _FewRows:
         self._add_shares(totals)
         return Launch((groups * sizes.items,), (sizes.items,))
 
-    def _result(self, number: int | Index, own: Index) -> Index:
+    def _result_column(self, number: int | Index, own: Index) -> Index:
         """The column of a work-item's result of that number, or the first of a vector of them."""
         width = 1 if self.sizes.along else self.sizes.width
         return self.first + (own + number * self.sizes.own) * width
@@ -90,7 +92,7 @@ class _FewRows:
     def _column(self, number: int) -> Index:
         """A work-item's column of that number; those that meet in a result are neighbours."""
         halves, results = self.product.halves, self.product.columns // self.product.halves
-        column = self._result(number // halves, self.own)
+        column = self._result_column(number // halves, self.own)
         return bounded(column, results, 1) * halves + number % halves
 
     @property
@@ -100,8 +102,8 @@ class _FewRows:
 
     @property
     def _trips(self) -> tuple[int, int]:
-        """Trips of a work-item along the shared axis in which all work-items have a vector, and all
-        trips.
+        """How many trips along the shared axis all work-items have a vector in, and how many trips
+        there are.
         """
         vectors = self.product.depth // self.sizes.width
         return vectors // self.sizes.shares, ceil_div(vectors, self.sizes.shares)
@@ -109,12 +111,12 @@ class _FewRows:
     @property
     def _trips_at_once(self) -> int:
         """Trips whose vectors are read before the first is needed."""
-        return max(1, MOST_AHEAD // (self.product.rows + self.sizes.across))
+        return max(1, LOADS_AT_ONCE // (self.product.rows + self.sizes.across))
 
     @property
     def _early_trips(self) -> int:
-        """Trips whose vectors of the right operand are read before anything else is, and so while
-        stages before this one end.
+        """Trips whose vectors of the right operand are read first, and so while stages before this
+        one end.
         """
         (full, trips), sizes = self._trips, self.sizes
         if not sizes.along or sizes.packed or full > LONG_WALK:
@@ -128,7 +130,7 @@ class _FewRows:
         return [self.right.along_depth(column, k, width) for column in self._columns]
 
     def _vector(self, number: Index) -> Index:
-        """The vector of the shared axis that a work-item has in a trip; of the last trip, some have
+        """The vector of the shared axis that a work-item has in a trip. Of the last trip, some have
         none.
         """
         return number * self.sizes.shares + self.share
@@ -164,7 +166,7 @@ class _FewRows:
         """Vectors of sums of neighbouring columns, of each row."""
         product, sizes, code = self.product, self.sizes, self.code
         width = sizes.width
-        column = bounded(self._result(0, self.own), product.columns, width)
+        column = bounded(self._result_column(0, self.own), product.columns, width)
 
         def steps(k: Index, count: int, held: list[SSAValue]) -> list[SSAValue]:
             """So many steps; a row's numbers of the left operand are read together."""
@@ -252,14 +254,14 @@ class _FewRows:
         return min(sizes.shares, SUB_GROUP // (1 if sizes.along else min(sizes.own, SUB_GROUP)))
 
     @cached_property
-    def _results(self) -> int:
-        """How many results, or vectors of them, a column's shares have together."""
+    def _result_count(self) -> int:
+        """How many results, or vectors of them, the shares of the same columns have together."""
         return self.product.rows * (self.sizes.across // self.product.halves)
 
     @cached_property
     def _writes_own(self) -> bool:
-        """Whether each share has all sums, and so writes one result of its own."""
-        return self._shares_inside == self.sizes.shares and self._results <= self.sizes.shares
+        """Whether shuffles give each share all sums, so that it writes at most one result."""
+        return self._shares_inside == self.sizes.shares and self._result_count <= self.sizes.shares
 
     def _sum_inside(self, total: SSAValue, inside: int) -> SSAValue:
         """The sum of the shares of a sub-group, in each of them."""
@@ -272,7 +274,7 @@ class _FewRows:
         return code.joined(sums)
 
     def _write_own(self, results: Sequence[Sequence[SSAValue]], width: int) -> None:
-        """Each share writes the result of its number, of whose sums all of them have all."""
+        """Each share writes the result of its number. All of them have all sums."""
         code, sums = self.code, list(results[-1])
         for number in reversed(range(len(results) - 1)):
             mine = code.is_below(self.share, number + 1, 1)
@@ -287,38 +289,32 @@ class _FewRows:
     @property
     def _own_result(self) -> Index:
         """The number of the result that the share writes."""
-        return bounded(self.share, self._results, 1)
+        return bounded(self.share, self._result_count, 1)
 
     def _sum(self, left: SSAValue, right: SSAValue) -> SSAValue:
         return combine(self.code, "sum", self.element, left, right)
 
-    def _place(self, number: Index, own: Index, width: int) -> tuple[Index, Index, Index]:
+    def _place_of(self, number: Index, own: Index, width: int) -> tuple[Index, Index, Index]:
         """The row of a result, its column, and that brought inside the result."""
         across = self.sizes.across // self.product.halves
-        column = self._result(number % across, own)
+        column = self._result_column(number % across, own)
         row = bounded(number // across, self.product.rows, 1)
         columns = self.product.columns // self.product.halves
         return row, column, bounded(column, columns, width) + lanes(width)
 
     def _read_ahead(self) -> None:
-        """Reads what the work-item's own result needs besides the sums: memory answers while they
+        """Reads what the work-item's own result needs besides the sums. Memory answers while they
         are added up.
         """
-        product, width = self.product, 1 if self.sizes.along else self.sizes.width
-        row, _, column = self._place(self._own_result, self.own, width)
-        full = (*product.batch, product.rows, product.columns // product.halves)
-        index = (*self.batch, row, column)
-        self.job.read_ahead(
-            self.job.evaluator(width),
-            product.node,
-            lambda node: reshaped_index(index, full, node.shape),
-        )
+        width = 1 if self.sizes.along else self.sizes.width
+        row, _, column = self._place_of(self._own_result, self.own, width)
+        read_ahead(self.job, self.product, width, self.batch, row, column)
 
     def _write(self, number: Index, own: Index, sums: Sequence[SSAValue], width: int) -> None:
         """Evaluates and stores what follows from neighbouring sums of a row, or of each half."""
         job, product, halves = self.job, self.product, self.product.halves
         columns = product.columns // halves
-        row, column, safe = self._place(number, own, width)
+        row, column, safe = self._place_of(number, own, width)
 
         def write() -> None:
             evaluator = job.evaluator(width)

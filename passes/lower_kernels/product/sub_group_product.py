@@ -76,8 +76,8 @@ class SubGroupProduct:
         return self.sizes.stages - 1
 
     def begin(self, blocks: int) -> None:
-        """Starts the copies of the first blocks: of the right operand, which may be weights, while
-        stages before this one end.
+        """Starts the copies of the first blocks. Those of the right operand, which may be weights,
+        are under way while stages before this one end.
         """
         left, right = self.panels
         for number in range(min(self._ahead, blocks)):

@@ -25,19 +25,13 @@ from mgn.passes.lower_kernels.product.shuffled_results import NEIGHBOURS, PIECE_
 from mgn.passes.lower_kernels.product.sub_group_product import SubGroupProduct
 from mgn.passes.lower_kernels.product.tensor_groups import GroupSums
 from mgn.passes.lower_kernels.product.tile_order import GroupTile
-from mgn.passes.lower_kernels.product.tile_results import TileResults
+from mgn.passes.lower_kernels.product.tile_results import MOST_AHEAD, TileResults
 from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
 from mgn.passes.lower_kernels.staging.kept_rows import KeptRows
 from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT, PAIR, Panel
 from mgn.passes.lower_kernels.staging.tensor_staging import StagedPanel
-from mgn.passes.schedules.product.matrix_tiles import (
-    SUB_GROUP,
-    TensorTiling,
-)
+from mgn.passes.schedules.product.matrix_tiles import SUB_GROUP, TensorTiling
 from mgn.passes.schedules.product.operand_copies import held_element
-
-MOST_AHEAD = 4
-"""Sums of a work-item, of four numbers each, up to which the rest of its results is read early."""
 
 
 def lower_tensor(job: Job, product: Product, name: str) -> Launch:
@@ -111,7 +105,7 @@ class _Tensor:
         return self.sub_group.sums(blocks)
 
     def _read_ahead(self) -> None:
-        """Reads what the work-item's results need besides the sums, if they are few: memory answers
+        """Reads what the work-item's results need besides the sums, if they are few. Memory answers
         while the sums are added up.
         """
         down, across = self.sub_group.tiles
@@ -133,8 +127,8 @@ class _Tensor:
             kept.fill()
 
     def _add_slices(self, totals: list[SSAValue]) -> None:
-        """The slices meet in local memory. Each adds up and writes a share of the sums: the same
-        code for all, which is short.
+        """The slices meet in local memory. Each adds up and writes a share of the sums. The code is
+        the same for all slices, and so short.
         """
         sizes, code = self.sizes, self.code
         square = sizes.items // sizes.slices
@@ -155,14 +149,15 @@ class _Tensor:
         for number in self._own_sums(count):
             inside = code.is_below(number, count, 1)
             number = bounded(number, count, 1)
-            code.when(inside, lambda number=number: self._write_pair(number, total(number)))
+            code.when(inside, lambda number=number: self._write_sum(number, total(number)))
 
     def _own_sums(self, count: int) -> list[Index]:
-        """The numbers of the sums that the work-item's slice writes; some may be past the last."""
+        """The numbers of the sums that the work-item's slice writes. Some may be past the last."""
         each = ceil_div(count, self.sizes.slices)
         return [self.slice * each + number for number in range(each)]
 
-    def _write_pair(self, number: Index, total: SSAValue) -> None:
+    def _write_sum(self, number: Index, total: SSAValue) -> None:
+        """Writes the results of a sum of that number."""
         self._results(self.sub_group.results([(number, total)]))
 
     def _added(self, left: SSAValue, right: SSAValue) -> SSAValue:

@@ -1,7 +1,7 @@
 """What a work-item of a tiled product writes: sums that lie side by side in a row of the result.
 
 In: their row and column, and whether these may lie outside the result. Out: code that evaluates
-what follows the product there, and stores it.
+what follows the product there, and stores it. Code before the loop may read what follows needs.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,12 @@ from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.kernels.index_maps import bounded
 from mgn.passes.kernels.product import Product
-from mgn.passes.lower_kernels.core.product import write_halves, write_tile
+from mgn.passes.lower_kernels.core.product import read_ahead, write_halves, write_tile
 from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of
 from mgn.passes.lower_kernels.core.template import Job
+
+MOST_AHEAD = 4
+"""Vectors of a work-item's sums up to which what their results need besides is read early."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,7 @@ class TileResults:
         if self.product.halves > 1 or self.apart:
             return
         row, column, _ = self._inside(row, column, self.product.columns, width)
-        evaluator = self.job.evaluator(width)
-        place = (self.batch, row, column + lanes(width))
-        self.job.read_ahead(
-            evaluator,
-            self.product.node,
-            lambda node: self.product.result_index(node, *place),
-        )
+        read_ahead(self.job, self.product, width, self.batch, row, column + lanes(width))
 
     def _pairs(self, total: SSAValue) -> list[SSAValue]:
         """Two neighbouring sums each."""

@@ -20,7 +20,7 @@ from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.tile_order import GroupTile
-from mgn.passes.lower_kernels.product.tile_results import TileResults
+from mgn.passes.lower_kernels.product.tile_results import MOST_AHEAD, TileResults
 from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
 from mgn.passes.lower_kernels.staging.panel_copies import (
     WARP,
@@ -37,10 +37,6 @@ WARP_ACROSS = 8
 
 LARGEST_STEP = 4
 """Tiles begin at multiples of this where sizes allow, so that vectors are aligned."""
-
-
-MOST_AHEAD = 4
-"""Vectors of a work-item's results up to which the rest of them is read early."""
 
 
 def lower_tiled(job: Job, product: Product) -> Launch:
@@ -106,8 +102,8 @@ class _Tiled:
         return ceil_div(self.product.depth, self.sizes.steps)
 
     def _first_blocks(self, copier: Copier) -> list[list[SSAValue]]:
-        """What is read of an operand before the first block is multiplied: of weights while stages
-        before this one end, of other inputs while rows are reduced.
+        """What is read of an operand before the first block is multiplied. Weights are read while
+        stages before this one end, other inputs while rows are reduced.
         """
         count = min(self.sizes.ahead, self.blocks)
         return [copier.read(constant(number)) for number in range(count)]
@@ -208,7 +204,7 @@ class _Tiled:
         return add_products(code, self.element, rows, right, held)
 
     def _results(self, totals: list[SSAValue]) -> None:
-        sizes, results = self.sizes, self._tile()
+        sizes, results = self.sizes, self._tile_results
         parts = sizes.columns // sizes.width
         for i in range(sizes.rows):
             row = self.row + i // sizes.width * sizes.down * sizes.width + i % sizes.width
@@ -226,7 +222,7 @@ class _Tiled:
         """
         sizes, code = self.sizes, self.code
         tile, meeting = sizes.tile_rows * sizes.tile_columns, sizes.meeting
-        results = self._tile()
+        results = self._tile_results
         code.barrier()
         if meeting < sizes.slices:
             lower = code.is_below(self.slice, meeting, 1)
@@ -273,12 +269,12 @@ class _Tiled:
         return self.first_row + row, self.first_column + column
 
     def _read_ahead(self) -> None:
-        """Reads what the work-item's results need besides the sums, if they are few: memory answers
+        """Reads what the work-item's results need besides the sums, if they are few. Memory answers
         while the sums are added up.
         """
         turns = self._pieces.turns
         for turn in range(turns if turns <= MOST_AHEAD else 0):
-            self._tile().read_ahead(*self._place_of(self._own_piece(turn)), self.sizes.width)
+            self._tile_results.read_ahead(*self._place_of(self._own_piece(turn)), self.sizes.width)
 
     def _places(self, slice: Index) -> list[Index]:
         """Where local memory holds the work-item's sums as those of a slice."""
@@ -291,8 +287,9 @@ class _Tiled:
                 result.append((slice * sizes.tile_rows + row) * sizes.tile_columns + column)
         return result
 
-    def _tile(self) -> TileResults:
-        """The tile's results: of an axis shorter than a tile, some are not there."""
+    @property
+    def _tile_results(self) -> TileResults:
+        """The tile's results. Of an axis shorter than a tile, some are not there."""
         product, sizes = self.product, self.sizes
         rows_end = product.rows < sizes.tile_rows
         columns_end = product.columns < sizes.tile_columns
