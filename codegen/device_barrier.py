@@ -1,8 +1,8 @@
 """The text of a barrier of a whole device, in NVIDIA's OpenCL C.
 
 In: how often a work-group looks whether the others have arrived, and what it does when it gives up.
-Out: the lines of three functions, `arrive(arrivals)`, `await_all(arrivals, all)`, and of one
-work-item's part of the latter, `poll(arrivals, all)`.
+Out: the lines of three functions, `arrive(arrivals)`, `await_all(arrivals, all)` and
+`poll(arrivals, all)`. The last is what one work-item does of `await_all`.
 
 One work-item of each group counts it as arrived, after a fence, and later waits until `all` have:
 what a group has written before is then there for all of them. What needs nobody else's results can
@@ -22,7 +22,7 @@ LEAST_CAPABILITY = 7
 """The compute capability from which on PTX has fences and loads of the device's scope."""
 
 FAILURE = 'asm volatile("trap;");'
-"""What a group does by default that gives up: the launch ends with an error."""
+"""What a group that gives up does by default. The launch ends with an error."""
 
 ALL_ITEMS = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
 

@@ -169,10 +169,10 @@ def _barrier(writer: Writer, operation: kernel.BarrierOp) -> None:
 
 
 def _await_stages(writer: Writer, operation: kernel.AwaitStagesOp) -> None:
-    """Nothing in a launch of its own."""
-    if writer.stage is not None and writer.stage.waits_late:
-        name = writer.library.add(POLL, "void", AWAIT_PARAMETERS, *poll_lines())
-        for line in writer.stage.await_lines(name):
+    """A stage's wait for the stages before it. A launch of its own does not wait."""
+    if writer.stage is not None and writer.stage.can_wait_late:
+        writer.library.add(POLL, "void", AWAIT_PARAMETERS, *poll_lines())
+        for line in writer.stage.await_lines():
             writer.line(line)
 
 

@@ -8,8 +8,8 @@ that a launch needs.
 void stage_0(__local uchar* memory, int lane, int begin, int stride, int units, uint all,
     __global uint* arrivals, __global uchar* p0, __global uchar* p1)
 {
-    for (int unit = begin; unit < units; unit += stride) { … }    // each kernel's body once
-}                                              // it waits for `all`, where its kernel says so
+    for (int unit = begin; unit < units; unit += stride) { … }    // each kernel's body once,
+}                                    // which may wait for `all` groups behind its first reads
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void resident(__global uchar* b0, …, __global uint* arrivals)
@@ -45,7 +45,6 @@ from mgn.codegen.device_barrier import (
     ARRIVE_PARAMETERS,
     AWAIT,
     AWAIT_PARAMETERS,
-    POLL,
     arrive_lines,
     await_lines,
 )
@@ -265,12 +264,14 @@ class _Resident:
         return found
 
     def _waits_late(self, stage: LaunchOp) -> bool:
-        """Whether a kernel waits by itself: what it reads before, no stage writes and no copy."""
+        """Whether a stage waits where its kernel says. What it reads before has to outlive runs,
+        and no stage of the launch may write it.
+        """
         name = stage.kernel_name
-        early = read_early(self._functions[name]) if self._placed[name].waits_late else None
+        early = read_early(self._functions[name]) if self._placed[name].can_wait_late else None
         read = [stage.arguments[number] for number in early or ()]
         return early is not None and all(
-            isinstance(value.owner, ParamOp | DerivedOp | ConstantOp)
+            _outlives_runs(value)
             and not any(access.writes for access in self._accesses[self._number[place_of(value)]])
             for value in read
         )
@@ -302,10 +303,11 @@ class _Resident:
             item = f"    const int item = lane % {own}, block = lane / {own};"
             first, step = "begin + stride * block", f"stride * {places.blocks}"
             outside = f"    if (block >= {places.blocks}) return;" if rooms < self._items else ""
-        idle = places.await_lines(POLL) if places.waits_late else []
+        # A group without work waits, too: the next stage of the span does not.
+        idle = places.await_lines() if places.can_wait_late else []
         memory = ["__local uchar* memory"] if self._memory else []
         parameters = [*memory, "int lane", "int begin", "int stride", "int units"]
-        parameters += ["uint all", "__global uint* arrivals"] if places.waits_late else []
+        parameters += ["uint all", "__global uint* arrivals"] if places.can_wait_late else []
         parameters += [f"__global uchar* p{n}" for n in range(len(func.arguments))]
         return [
             f"{self._apart}void {self._function(name)}( // {name}",
@@ -328,7 +330,7 @@ class _Resident:
         """The call of a kernel's body."""
         given = ["memory"] if self._memory else []
         given += ["lane", "begin", "stride", "units"]
-        given += ["all", "arrivals"] if self._placed[name].waits_late else []
+        given += ["all", "arrivals"] if self._placed[name].can_wait_late else []
         given += [f"p{n}" for n in range(len(self._functions[name].arguments))]
         return (
             f"        case {self._kinds[name]}: {self._function(name)}({', '.join(given)}); break;"
@@ -382,8 +384,12 @@ class _Resident:
 
 def _is_weight(value: SSAValue) -> bool:
     """Whether a buffer outlives runs and is of a size that is worth while."""
-    outlives = isinstance(value.owner, ParamOp | DerivedOp | ConstantOp)
-    return outlives and LEAST_AHEAD <= _bytes(value) <= MOST_AHEAD
+    return _outlives_runs(value) and LEAST_AHEAD <= _bytes(value) <= MOST_AHEAD
+
+
+def _outlives_runs(value: SSAValue) -> bool:
+    """Whether a run finds what a buffer holds, rather than computes or copies it."""
+    return isinstance(value.owner, ParamOp | DerivedOp | ConstantOp)
 
 
 def _bytes(value: SSAValue) -> int:

@@ -1,11 +1,12 @@
 """Where the work-items of a kernel stand while resident work-groups run it as a stage.
 
 In: a `kernel.func` and the work-items of a resident group. Out: the C text of every place that the
-kernel asks for, of its barriers and of its local memory.
+kernel asks for, of its barriers, of its local memory and of its wait for earlier stages.
 
 A resident group has room for `blocks` work-groups of the kernel at a time. In the text, `unit` is
 the number of the kernel's work-group, `block` that of the place in the resident group, `item` the
-work-item's number in the block, and `memory` the local memory of all stages.
+work-item's number in the block, and `memory` the local memory of all stages. `all` is how many
+arrivals a stage still has to wait for, or 0.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from math import prod
 
 from xdsl.ir import Operation
 
-from mgn.codegen.device_barrier import ALL_ITEMS
+from mgn.codegen.device_barrier import ALL_ITEMS, POLL
 from mgn.codegen.opencl.expression import MULTIPLY, Expression, infix
 from mgn.dialects import kernel
 from mgn.dialects.kernel.residency import WARP, local_arrays, local_bytes, read_early
@@ -65,18 +66,16 @@ class StagePlaces:
         return f"memory{apart} + {start}" if start else f"memory{apart}"
 
     @property
-    def waits_late(self) -> bool:
+    def can_wait_late(self) -> bool:
         """Whether the kernel says where it waits for the stages before it, and can wait there."""
         whole_warps = prod(self.func.local_sizes) % WARP == 0
         return self.vendor == "nvidia" and whole_warps and read_early(self.func) is not None
 
-    def await_lines(self, poll: str) -> list[str]:
-        """The work-items of one work-group wait for stages before, unless they did: `all` groups
-        have to arrive.
-        """
+    def await_lines(self) -> list[str]:
+        """The work-items of one work-group wait for the stages before, unless they did."""
         return [
             "if (all) {",
-            f"    if (item == 0) {poll}(arrivals, all);",
+            f"    if (item == 0) {POLL}(arrivals, all);",
             f"    {self.barrier}",
             "    all = 0;",
             "}",

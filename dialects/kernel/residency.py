@@ -1,7 +1,8 @@
-"""How many work-groups of a kernel a resident work-group has room for.
+"""What a kernel asks of the resident work-groups that run it as a stage.
 
-In: a `kernel.func`, the work-items of a resident group, and a device. Out: the number, none where
-the kernel cannot run inside such a group; and what a resident group needs of local memory.
+In: a `kernel.func`, the work-items of a resident group, and a device. Out: how many work-groups of
+the kernel a resident group has room for, none where the kernel cannot run inside such a group; what
+the group needs of local memory; and what the kernel reads before it waits for other stages.
 """
 
 from math import prod

@@ -152,8 +152,8 @@ class PrefetchOp(IRDLOperation):
 class AwaitStagesOp(IRDLOperation):
     """Where a stage of a resident launch waits for the stages before it: `kernel.await_stages`.
 
-    What a kernel reads before it, such as weights, is under way while its group waits. A stage
-    waits before its kernel where the launch writes any of that. In a launch of its own a kernel
+    What a kernel reads before that, such as weights, is under way while its group waits. A stage
+    waits before its kernel where the launch may write any of it. In a launch of its own a kernel
     does not wait. Error: a place that is not the kernel's outermost block.
     """
 
