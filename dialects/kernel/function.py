@@ -57,8 +57,8 @@ class FuncOp(IRDLOperation):
     `global` counts work-items, and is a multiple of `local` in each dimension. `noalias` promises
     that no two arguments share memory. Errors: an argument that is not a flat global memref, or
     has no access; sizes that are not positive or not a multiple; vectors of another width than 2,
-    4, 8, 16. So are a store through a `read` argument, and a load through a `write` one
-    that nothing is stored to.
+    4, 8, 16. A store through a `read` argument is an error, too, and so is a load through a `write`
+    argument that nothing is stored to.
     """
 
     name = "kernel.func"
