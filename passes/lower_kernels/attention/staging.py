@@ -1,7 +1,8 @@
 """Copies of a group's queries, and of keys and values a tile at a time, into local memory.
 
-In: an attention, the place of a work-item and the buffers in local memory. Out: copies; a tile that
-takes few registers is read into them while the one before is added up, and stored later.
+In: an attention, the place of a work-item and the buffers in local memory. Out: copies. A tile that
+takes few registers is read into them while the one before is added up, or while queries are copied,
+and is stored later.
 """
 
 from collections.abc import Sequence
@@ -22,8 +23,8 @@ AT_ONCE = 4
 """Vectors of an operand that a work-item reads before it stores the first."""
 
 STAGED = 16
-"""Up to how many vectors of a tile of keys and values a work-item reads while it adds up the tile
-before, or reads its queries; half as many where it computes something of them beside a tile's sums.
+"""Up to how many vectors of a tile of keys and values a work-item reads before it needs them. It is
+half as many where they are computed from what is read while the tile before is added up.
 """
 
 
@@ -75,11 +76,15 @@ class Staging:
             else:
                 copy.copy(self._reader(lines, first, bool(n)), lines.store, AT_ONCE)
 
+    @property
+    def is_single(self) -> bool:
+        """Whether a part has one tile of keys, so that nothing is added up while it is read."""
+        return self.attention.part_keys <= self.own.sizes.tile_keys
+
     @cached_property
     def _fits_registers(self) -> bool:
-        is_single = self.attention.part_keys <= self.own.sizes.tile_keys
         plain = all(map(lies_in_memory, self.attention.node.operands[1:3]))
-        most = STAGED if is_single or plain else STAGED // 2
+        most = STAGED if self.is_single or plain else STAGED // 2
         return sum(self._copy_of(lines).pieces.turns for lines in self._lines) <= most
 
     @cached_property

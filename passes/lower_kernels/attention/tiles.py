@@ -6,6 +6,8 @@ The tile's queries stay in local memory. For each tile of keys
 - each work-item computes a small square of scores in registers;
 - neighbours reduce the largest score of each row;
 - the weights are stored, transposed, over the keys, and multiplied by the values.
+
+Where a part has one tile of keys, there is no loop.
 """
 
 import math as numbers
@@ -71,11 +73,11 @@ class _Tiles(GroupWalk):
         self.first_sum = 2 * count
         self.first_staged = self.first_sum + count * sizes.columns
         held = [*[nothing] * count, *[zero] * (self.first_staged - count)]
-        is_single = attention.part_keys <= sizes.tile_keys
-        first = self.part * attention.part_keys if is_single else begin * sizes.tile_keys
+        single = self.staging.is_single
+        first = self.part * attention.part_keys if single else begin * sizes.tile_keys
         staged = self.staging.read(first)
         self.staging.copy_queries(self.first_row)
-        if is_single:
+        if single:
             held = self._tile(first, [*held, *staged])
         else:
             held = loop_over_keys(
@@ -106,15 +108,11 @@ class _Tiles(GroupWalk):
 
     # A tile of keys
 
-    def _tile_and_next(self, first: Index, held: Vectors) -> Vectors:
-        """The same, and the next tile's keys and values, which are read meanwhile."""
-        return self._tile(first, held, lambda: self.staging.read(first + self.sizes.tile_keys))
-
     def _tile(
         self, first: Index, held: Vectors, read: Callable[[], Vectors] = lambda: []
     ) -> Vectors:
         """Adds what a tile of keys contributes to the rows' largest scores, totals and sums. What
-        is to be read meanwhile is given behind them.
+        `read` reads meanwhile is returned behind them.
         """
         attention, code = self.attention, self.code
         count = len(self.row_parts)
@@ -147,6 +145,10 @@ class _Tiles(GroupWalk):
             code.binary(arith.MulfOp, value, factors[n % count]) for n, value in enumerate(sums)
         ]
         return [*new, *totals, *self._add_values(scaled), *staged]
+
+    def _tile_and_next(self, first: Index, held: Vectors) -> Vectors:
+        """Adds a tile, and reads the keys and values of the next one meanwhile."""
+        return self._tile(first, held, lambda: self.staging.read(first + self.sizes.tile_keys))
 
     def _scores(self, first: Index) -> list[Vectors]:
         """The work-item's scores: for each vector of rows, one for each of its keys."""

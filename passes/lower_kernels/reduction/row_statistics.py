@@ -2,7 +2,8 @@
 
 In: a product with reductions of its rows in its body (a norm before it, a scale of rows after it),
 and the first row of a tile. Out: code that stores a number for each row of the tile in local
-memory, and gives it to all evaluators of the job.
+memory, and gives it to all evaluators of the job. Those of an only
+row, unless it is kept, stay in registers.
 
 The work-items of a sub-group walk several rows together, so that many loads are in flight; of a few
 long rows each is walked by more of them. A reduction that needs another one is a second walk over
@@ -117,8 +118,8 @@ class RowStatistics:
             )
 
     def _give_only_row(self) -> None:
-        """Gives the reductions of the tile's only row. All work-items have them, so that none goes
-        through local memory, and no barrier holds back what is read next.
+        """Finds and gives the reductions of the tile's only row. All work-items have the totals, so
+        that none is stored for the others, and no barrier follows.
         """
         job = self.job
         (evaluator,) = self._reduced([ZERO])
