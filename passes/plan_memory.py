@@ -69,11 +69,10 @@ from mgn.passes.wrong_level import WrongLevel
 GPU_ALIGNMENT = 512
 """What NVIDIA's driver wants of a sub-buffer's offset."""
 
-
 SMALL, LINGERS = 1 << 16, 2
-"""Bytes of a value that stays for so many launches after its last use, where launches may become
-stages of one. What is written behind that use then lies elsewhere, and no barrier need stand
-between the two.
+"""Up to how many bytes a value may have to stay for how many launches after its last use, where
+launches may become stages of one. What is written next then lies elsewhere, and no barrier need
+stand before it.
 """
 
 AGAIN = "again"
@@ -157,7 +156,8 @@ def plan_graph(
 ) -> plan.ProgramOp:
     """The program of one graph, not yet in a module. `starting` says which results of a kernel
     start as an argument: they lie where it lies, or are copies of it before the launch. `early`
-    has kernels write states before all else is done. Small values stay for `lingers` launches more.
+    has kernels write states before all else is done. Small values stay for `lingers` launches after
+    their last use.
     """
     starting = starting or {}
     prepared, launches = split_launches(graph, prepare, starting)

@@ -40,8 +40,8 @@ USUAL_ITEMS = 512
 """Larger groups leave units idle at barriers; they are for rows that need so many registers."""
 
 SHORT_ITEMS = 64
-"""Work-items of a group whose columns are so short that each of them keeps a vector of whole ones:
-it waits for memory once, and for no other.
+"""Work-items of a group whose columns are so short that each work-item keeps a vector of whole
+columns. It waits for memory once, and for no other work-item.
 """
 
 WIDE_VECTORS, WIDE_ITEMS = 32, 256
@@ -153,8 +153,8 @@ def _only_reads(request: Request, space: RowSpace) -> bool:
 
 
 def _across(request: Request, space: RowSpace, local: int) -> Grouping:
-    """Few columns make groups as narrow as a segment of memory, with many work-items for each.
-    Short ones have one.
+    """Few columns make groups as narrow as a segment of memory, with many work-items for each. A
+    short column has one work-item.
     """
     inner = next(size for size in reversed(space.kept_shape) if size != 1)
     width, units = dividing_lanes(inner, request.number("lanes", 4)), request.number("units", 1)
