@@ -1,8 +1,8 @@
 """What a kernel asks of the resident work-groups that run it as a stage.
 
 In: a `kernel.func`, the work-items of a resident group, and a device. Out: how many work-groups of
-the kernel a resident group has room for, none where the kernel cannot run inside such a group; what
-the group needs of local memory; and what the kernel reads before it waits for other stages.
+the kernel a resident group has room for, none where the kernel cannot run inside such a group. Also
+what the group needs of local memory, and what the kernel reads before it waits for other stages.
 """
 
 from math import prod
