@@ -1,7 +1,8 @@
 """The work-items of a group copy the pieces of a tile in turns.
 
 In: how many pieces a tile has, a work-item's number in its group. Out: the pieces that it copies.
-All copies of tiles to local memory are cut so: operands, lines of keys, tiles for matrix units.
+All copies of tiles to local memory are cut so: operands, lines of keys, tiles for matrix units. So
+are the results of a tile that slices add up.
 """
 
 from collections.abc import Callable

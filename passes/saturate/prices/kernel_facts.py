@@ -50,7 +50,7 @@ def kernel_facts(
     if not may_say(body, form, signatures, device):
         return ()
     if form.kind is KernelKind.REDUCTION:
-        return shift_facts(body, results, signatures)
+        return maximum_facts(body, results, signatures)
     return unit_facts(body, form, leaf_types, signatures, device)
 
 
@@ -87,7 +87,7 @@ def price_alone(
     return priced_facts(body, form, results, leaf_types, signatures, device)[0]
 
 
-def shift_facts(
+def maximum_facts(
     body: Sequence[BodyNode], results: Sequence[int], signatures: Sequence[Signature]
 ) -> Facts:
     """What a kernel that reduces rows says of their maxima."""

@@ -16,11 +16,13 @@ from xdsl.ir import Operation, SSAValue
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel import DEVICES, AwaitStagesOp, FuncOp
 from mgn.dialects.kernel.residency import read_early
+from tests.passes.lower_kernels.product.test_halved_products import gated
 from tests.passes.lower_kernels.product.test_normed_products import root_mean_square
 from tests.support.lower_fixture import fused_kernel, lowered
 
 H200 = DEVICES["nvidia-h200"]
 LEFT, RIGHT, RESIDUAL = range(3)
+BIAS, GATED_RESIDUAL = 2, 3
 
 
 def layer(rows: int, depth: int, columns: int, element: str, normed: bool) -> FusedKernelOp:
@@ -68,6 +70,13 @@ def test_a_residual_is_read_before_the_sums_are_known(rows: int) -> None:
     operations = list(func.body.block.ops)
     if sums:
         assert max(map(operations.index, reads)) < operations.index(sums[0])
+
+
+@pytest.mark.parametrize("operand", [BIAS, GATED_RESIDUAL])
+def test_what_follows_halves_of_columns_is_read_before_the_sums_are_known(operand: int) -> None:
+    func = lowered(gated((1,), 1024, 576), H200)
+    reads = read_by(func, func.body.block.args[operand])
+    assert reads and all(op.parent_block() is func.body.block for op in reads)
 
 
 def test_a_kernel_that_does_not_say_where_it_waits_reads_nothing_early() -> None:

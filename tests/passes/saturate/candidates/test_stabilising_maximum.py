@@ -1,4 +1,4 @@
-"""A kernel says that largest elements of rows only shift exponentials: from its candidate on."""
+"""A kernel says that maxima of rows only stabilise exponentials, from its candidate on."""
 
 import random
 from dataclasses import replace
