@@ -276,6 +276,11 @@ class _Resident:
             for value in read
         )
 
+    @property
+    def _waiting_late(self) -> list[StagePlaces]:
+        """The kernels that can wait inside."""
+        return [places for places in self._placed.values() if places.can_wait_late]
+
     def _body(self, name: str) -> list[str]:
         """A kernel's body in a loop over the work-groups that a resident group does of it."""
         func, places = self._functions[name], self._placed[name]
@@ -297,12 +302,12 @@ class _Resident:
             raise CodegenError(f"kernel '{name}' asks for more than a stage can have")
         if waits(func):  # the next work-group has the same local memory
             writer.line(places.barrier)
-        first, step, rooms = "begin", "stride", places.blocks * own
+        first, step = "begin", "stride"
         outside, item = "", "    const int item = lane;"
         if not places.is_whole:
             item = f"    const int item = lane % {own}, block = lane / {own};"
             first, step = "begin + stride * block", f"stride * {places.blocks}"
-            outside = f"    if (block >= {places.blocks}) return;" if rooms < self._items else ""
+            outside = f"    if (block >= {places.blocks}) return;" if places.leaves_items else ""
         # A group without work waits, too: the next stage of the span does not.
         idle = places.await_lines() if places.can_wait_late else []
         memory = ["__local uchar* memory"] if self._memory else []
@@ -339,6 +344,7 @@ class _Resident:
     def _begins(self) -> list[str]:
         """Before a stage: all groups wait, or it begins where the one before it ends. The items of
         a group meet where stages have the same local memory, or read what the group has written.
+        They meet, too, where some have not waited inside a kernel.
         """
         wait, late = ALL_ITEMS, []
         if self._device.kind != "cpu":
@@ -348,12 +354,13 @@ class _Resident:
         stages = list(self._resident.stages)
         shares = any(local_bytes(func) for func in self._functions.values())
         repeats = any(EVERYWHERE in stage.attributes for stage in stages)
+        idle = any(places.leaves_items for places in self._waiting_late)
         return [
             "        if (waits) {",
             f"            {wait}",
             "            turn = get_group_id(0);",
             "        } else {",
-            *([f"            {ALL_ITEMS}"] if shares or repeats else []),
+            *([f"            {ALL_ITEMS}"] if shares or repeats or idle else []),
             "            turn = (turn + groups - before % groups) % groups;",
             "        }",
             "        const int begin = everywhere ? 0 : turn, stride = everywhere ? 1 : groups;",

@@ -35,6 +35,11 @@ class StagePlaces:
         return prod(self.func.local_sizes) == self.items
 
     @property
+    def leaves_items(self) -> bool:
+        """Whether items of a resident group have no work-group of the kernel."""
+        return self.blocks * prod(self.func.local_sizes) < self.items
+
+    @property
     def units(self) -> int:
         """The kernel's work-groups."""
         return prod(self.func.global_sizes) // prod(self.func.local_sizes)

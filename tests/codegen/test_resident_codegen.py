@@ -182,6 +182,26 @@ def test_a_part_of_a_warp_does_not_wait_by_itself() -> None:
     assert "late = 1" not in weighed("%w", 16, DEVICES["nvidia-h200"])
 
 
+THIRD_STAGE = """    plan.launch @weigh(%a, WEIGHTS, %c)
+  }
+  plan.output"""
+
+
+@pytest.mark.parametrize(("own", "meets"), [(32, False), (96, True)])
+def test_items_without_a_work_group_meet_those_that_have_waited(own: int, meets: bool) -> None:
+    """Of 256 items, 64 have no work-group of 96. They may have one in the next stage of the span,
+    which does not wait for all groups.
+    """
+    module = WEIGHED.replace("512", str(8 * own)).replace("2048", "4096").replace("8192", "16384")
+    module = module.replace("  }\n  plan.output", THIRD_STAGE)
+    third = f"  %c = plan.view offset 8192 : memref<{8 * own}xf32>\n"
+    module = module.replace("  plan.resident", third + "  plan.resident")
+    module = module.replace("WEIGHTS", "%w").replace("ITEMS", str(own))
+    source = text_of(module, DEVICES["nvidia-h200"])
+    assert source.count("late = 1;") == 3
+    assert ("} else {\n            barrier(" in source) is meets
+
+
 def test_a_cpu_has_nothing_to_wait_for() -> None:
     source = weighed("%w", 256, replace(DEVICES["cpu"], max_work_group_size=256))
     assert "poll" not in source and "late = 1" not in source
