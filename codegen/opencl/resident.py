@@ -380,10 +380,15 @@ class _Resident:
         ]
 
     def _end(self) -> list[str]:
-        """The last group that comes to the end sets the counter back."""
+        """The last group that comes to the end sets the counter back. By then nobody waits: the
+        parts of a group that wait apart in the last span meet first.
+        """
         if self._device.kind == "cpu" or len(self._spans()) < 2:
             return []
+        last = self._resident.spans[-1][0]
+        apart = self._waits_late(last) and not self._placed[last.kernel_name].is_whole
         return [
+            *([f"    {ALL_ITEMS}"] if apart else []),
             "    if (lane == 0 && atomic_inc(arrivals) == (met + 1) * groups - 1)",
             "        *arrivals = 0;",
         ]

@@ -202,6 +202,13 @@ def test_items_without_a_work_group_meet_those_that_have_waited(own: int, meets:
     assert ("} else {\n            barrier(" in source) is meets
 
 
+@pytest.mark.parametrize(("own", "meets"), [(256, False), (64, True)])
+def test_the_counter_is_set_back_when_no_part_of_a_group_waits(own: int, meets: bool) -> None:
+    source = weighed("%w", own, DEVICES["nvidia-h200"])
+    end = source[source.index("++met;") :]
+    assert ("barrier(" in end[: end.index("atomic_inc")]) is meets
+
+
 def test_a_cpu_has_nothing_to_wait_for() -> None:
     source = weighed("%w", 256, replace(DEVICES["cpu"], max_work_group_size=256))
     assert "poll" not in source and "late = 1" not in source
