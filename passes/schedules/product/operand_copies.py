@@ -17,6 +17,7 @@ from mgn.passes.kernels.product import Product
 from mgn.passes.schedules.core.schedule import Request
 from mgn.passes.schedules.product.matrix_tiles import (
     DEEP_BYTES,
+    LINE_CHUNKS,
     TensorTiling,
     any_tiling,
     held_element,
@@ -211,6 +212,19 @@ def fills_stages(product: Product, name: str) -> bool:
     """Whether many blocks of both operands may be on their way at once."""
     length = product.depth * held_element(name).bytes
     return length >= DEEP_BYTES and not is_computed(product, name)
+
+
+def has_whole_lines(product: Product, name: str, tiling: TensorTiling) -> bool:
+    """Whether lines across the shared axis are whole parts, or divide one: chunks of other lines
+    would lie in the places of others.
+    """
+    sizes = (tiling.tile_rows, tiling.tile_columns)
+    across = [
+        size // tiling.chunk
+        for size, copies in zip(sizes, _any_copies(product, name), strict=True)
+        if not copies.runs_by_depth
+    ]
+    return all(count % LINE_CHUNKS == 0 or LINE_CHUNKS % count == 0 for count in across)
 
 
 def may_keep_rows(request: Request, product: Product, name: str) -> bool:

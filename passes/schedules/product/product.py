@@ -50,6 +50,7 @@ from mgn.passes.schedules.product.operand_copies import (
     copied_in_lines,
     copied_whole,
     fills_stages,
+    has_whole_lines,
     in_pieces,
     is_computed,
     may_keep_rows,
@@ -273,6 +274,8 @@ def _matrix_schedules(request: Request, product: Product, unit: str) -> Schedule
     staged = staged_factor(request, product, unit) - 1.0
     found: list[Schedule] = []
     for seconds, tiling, resident in matrix_tilings(request, product, unit, tables):
+        if not has_whole_lines(product, unit, tiling):
+            continue
         tile = (tiling.tile_rows, tiling.tile_columns)
         waits = staged * seconds if staged * seconds > device.launch_cost else 0.0
         if computed:

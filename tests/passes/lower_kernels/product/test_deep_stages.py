@@ -1,19 +1,19 @@
-"""Products on matrix units with more stages than blocks, and with fewer; images that were rounded
-before their windows are taken.
+"""Products on matrix units with more stages than blocks, and with fewer; in tiles of 48 and 96
+columns; images that were rounded before their windows are taken.
 """
 
 from typing import Any
 
 import pytest
 
-from mgn.dialects.kernel import CopyChunkOp, Device, RoundTf32Op
+from mgn.dialects.kernel import DEVICES, CopyChunkOp, Device, RoundTf32Op
 from tests.passes.lower_kernels.product.test_tensor_product import (
     GROUPS,
     exact_run,
     filtered,
     product_of,
 )
-from tests.support.lower_fixture import check_all, lowered, same_values
+from tests.support.lower_fixture import check_all, lowered, same_values, scheduled
 from tests.support.matrix_unit_fixture import device  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
@@ -44,6 +44,40 @@ def test_many_stages_hold_few_blocks_and_many(
         for sizes in SIZES
     ]
     check_all(cl_queue, runs, same_values)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", ["bf16", "tf32"])
+def test_tiles_of_48_and_96_columns_are_right_in_either_layout(
+    name: str,
+    turned: bool,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    """Of untransposed weights, lines of the tile are its columns: 6 or 12 chunks in bf16."""
+    device = device.with_figures(max_work_group_size=512)
+    runs = [
+        exact_run(
+            product_of(name, (40, 96, 264), (False, turned), False),
+            device,
+            tiling,
+            matrix=name,
+            **dict(zip(("tile_down", "tile_across"), tiling, strict=True)),
+            **{"item_rows": 32, "item_columns": 48, "slices": 1, "stages": 3, "groups": 0},
+        )
+        for tiling in ((2, 1), (1, 2))
+    ]
+    check_all(cl_queue, runs, same_values)
+
+
+@pytest.mark.parametrize("name", ["bf16", "f16"])
+@pytest.mark.parametrize("sizes", [(96, 1536, 1536), (256, 576, 1536), (256, 768, 4096)])
+def test_lines_across_the_shared_axis_are_whole_parts(
+    name: str, sizes: tuple[int, int, int]
+) -> None:
+    kernel = product_of(name, sizes, (False, False), False)
+    chosen = scheduled(kernel, DEVICES["nvidia-h200"])
+    assert chosen["tile_across"] * chosen["item_columns"] % 64 in (0, 8, 16, 32)
 
 
 def test_windows_of_a_rounded_image_are_copied_past_the_registers(
