@@ -108,13 +108,18 @@ class Staging:
         return lines.copied_by(self.own.sizes.items, self.own.item)
 
     def _reader(self, lines: Lines, first: Index, of_values: bool) -> Read:
-        """Reads elements of the keys, or of the values, of a tile that begins at a key."""
+        """Reads elements of the keys, or of the values, of a tile that begins at a key. Past the
+        last key a value is 0: a weight of 0 times an infinite one would be nan.
+        """
         attention, code = self.attention, self.job.code
 
         def read(line: Index, column: Index, width: int) -> SSAValue:
             key = code.bounded(first + line, attention.keys)
-            if of_values:
-                return self.operands.values.across(column, key, width)
-            return self.operands.keys.along_depth(key, column, width)
+            if not of_values:
+                return self.operands.keys.along_depth(key, column, width)
+            value = self.operands.values.across(column, key, width)
+            if attention.keys % self.own.sizes.tile_keys == 0:
+                return value
+            return code.or_zeros(code.is_below(first + line, attention.keys, 1), value)
 
         return lines.padded(read)

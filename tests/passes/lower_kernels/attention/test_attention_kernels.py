@@ -267,6 +267,26 @@ def test_nan_and_infinity_pass_as_in_the_interpreter(
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("keys", [1, 5, 40, 80])
+@pytest.mark.parametrize("how", [{}, {"window": 40}, {"softcap": 2.0}], ids=str)
+def test_an_infinite_value_of_the_last_key_stays_infinite(
+    how: dict[str, Any],
+    keys: int,
+    form: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    """What stands in the place of keys past the last one has a weight of 0."""
+    shapes = [(8, 16), (keys, 16), (keys, 8)]
+    arrays = attention_arrays(shapes, np.float32, keys)
+    arrays[2][-1, 3] = np.inf
+    kernel = attention_kernel(shapes, {"heads": 1, **how}, "f32")
+    (found,) = run(cl_queue, kernel, arrays, FORMS[form])
+    (meaning,) = expected(kernel, arrays)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(meaning))
+    np.testing.assert_array_equal(np.isposinf(found), np.isposinf(meaning))
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_prologues_and_epilogues_are_part_of_the_kernel(form: str, cl_queue: Any) -> None:  # noqa: F811
     """Rope in its parts before queries and keys, a turn and a cast of values, a residual after."""
     shapes = [(40, 32), (40, 16), (16, 40), (1, 40, 32)]
