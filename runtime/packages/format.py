@@ -10,7 +10,7 @@ header, blocks of data (each at the next multiple of 64) and eight tables in the
 after them. So it can be mapped into memory and read in place.
 
     header, 192 bytes
-      0  magic "\x89MGNPKG\n"    8  u32 version, 3    12  u32 CRC-32 of all from byte 16 on
+      0  magic "\\x89MGNPKG\\n"    8  u32 version, 3    12  u32 CRC-32 of all from byte 16 on
      16  u64 bytes of the file
      24  name of the graph        32  name of the device that it was compiled for
      40  u64 bytes of the arena   48  u64 bytes of all tensors   56  u64 least possible arena

@@ -169,6 +169,7 @@ def test_public_names_have_docstrings(path: Path) -> None:
 _PARAGRAPHS = re.compile(r"\n\s*\n|\n(?=\s*- )")
 _SENTENCES = re.compile(r"(?<=[.:;!?])\s+(?=[A-Z`])")
 _WORD = re.compile(r"[\w`'-]+")
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 def sentences_of(text: str) -> Iterator[str]:
@@ -179,17 +180,27 @@ def sentences_of(text: str) -> Iterator[str]:
             yield from _SENTENCES.split(" ".join(lines))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_sentence_of_a_docstring_is_very_long(path: Path) -> None:
+def docstrings_of(path: Path) -> list[str]:
+    """The texts that stand by themselves in a module."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    texts = [
+    return [
         node.value.value
         for node in ast.walk(tree)
         if isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
     ]
-    sentences = [item for text in texts for item in sentences_of(text)]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_docstrings_show_bytes_as_they_are_written(path: Path) -> None:
+    """A backslash of a docstring is written twice, or it makes a control character."""
+    assert not [text for text in docstrings_of(path) if _CONTROL.search(text)]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_sentence_of_a_docstring_is_very_long(path: Path) -> None:
+    sentences = [item for text in docstrings_of(path) for item in sentences_of(text)]
     assert not [item for item in sentences if len(_WORD.findall(item)) > LONGEST_SENTENCE]
 
 
