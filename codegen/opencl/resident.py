@@ -64,7 +64,6 @@ from mgn.dialects.kernel.residency import (
     blocks_of,
     local_bytes,
     operations_of,
-    read_early,
     resident_memory,
     waits,
 )
@@ -267,19 +266,13 @@ class _Resident:
         """Whether a stage waits where its kernel says. What it reads before has to outlive runs,
         and no stage of the launch may write it.
         """
-        name = stage.kernel_name
-        early = read_early(self._functions[name]) if self._placed[name].can_wait_late else None
+        early = self._placed[stage.kernel_name].early
         read = [stage.arguments[number] for number in early or ()]
         return early is not None and all(
             _outlives_runs(value)
             and not any(access.writes for access in self._accesses[self._number[place_of(value)]])
             for value in read
         )
-
-    @property
-    def _waiting_late(self) -> list[StagePlaces]:
-        """The kernels that can wait inside."""
-        return [places for places in self._placed.values() if places.can_wait_late]
 
     def _body(self, name: str) -> list[str]:
         """A kernel's body in a loop over the work-groups that a resident group does of it."""
@@ -354,7 +347,7 @@ class _Resident:
         stages = list(self._resident.stages)
         shares = any(local_bytes(func) for func in self._functions.values())
         repeats = any(EVERYWHERE in stage.attributes for stage in stages)
-        idle = any(places.leaves_items for places in self._waiting_late)
+        idle = any(item.can_wait_late and item.leaves_items for item in self._placed.values())
         return [
             "        if (waits) {",
             f"            {wait}",

@@ -4,12 +4,13 @@ In: a `kernel.func` and the work-items of a resident group. Out: the C text of e
 kernel asks for, of its barriers, of its local memory and of its wait for earlier stages.
 
 A resident group has room for `blocks` work-groups of the kernel at a time. In the text, `unit` is
-the number of the kernel's work-group, `block` that of the place in the resident group, `item` the
-work-item's number in the block, and `memory` the local memory of all stages. `all` is how many
-arrivals a stage still has to wait for, or 0.
+the number of the kernel's work-group, and `block` that of the place in the resident group. `item`
+is the work-item's number in the block, and `memory` the local memory of all stages. `all` is how
+many arrivals a stage still has to wait for, or 0.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from xdsl.ir import Operation
@@ -73,8 +74,15 @@ class StagePlaces:
     @property
     def can_wait_late(self) -> bool:
         """Whether the kernel says where it waits for the stages before it, and can wait there."""
+        return self.early is not None
+
+    @cached_property
+    def early(self) -> list[int] | None:
+        """The numbers of the arguments that the kernel reads before it waits inside. None where it
+        cannot wait there.
+        """
         whole_warps = prod(self.func.local_sizes) % WARP == 0
-        return self.vendor == "nvidia" and whole_warps and read_early(self.func) is not None
+        return read_early(self.func) if self.vendor == "nvidia" and whole_warps else None
 
     def await_lines(self) -> list[str]:
         """The work-items of one work-group wait for the stages before, unless they did."""

@@ -161,9 +161,6 @@ class AwaitStagesOp(IRDLOperation):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
     assembly_format = "attr-dict"
 
-    def __init__(self) -> None:
-        super().__init__()
-
     def verify_(self) -> None:
         if not isinstance(self.parent_op(), FuncOp):
             raise VerifyException("kernel.await_stages belongs in the kernel's outermost block")

@@ -125,9 +125,13 @@ class _FewRows:
 
     def _right_vectors(self, number: Index) -> list[SSAValue]:
         """The vectors of a trip, of each of the work-item's columns."""
-        place, width = self._vector(number) * self.sizes.width, self.sizes.width
-        k = bounded(place, self.product.depth, width)
+        k, width = self._step(number), self.sizes.width
         return [self.right.along_depth(column, k, width) for column in self._columns]
+
+    def _step(self, number: Index) -> Index:
+        """The first step of a trip's vector, brought inside the shared axis."""
+        width = self.sizes.width
+        return bounded(self._vector(number) * width, self.product.depth, width)
 
     def _vector(self, number: Index) -> Index:
         """The vector of the shared axis that a work-item has in a trip. Of the last trip, some have
@@ -147,8 +151,7 @@ class _FewRows:
 
         def trip(number: Index, held: list[SSAValue]) -> list[SSAValue]:
             inside = code.is_below(self._vector(number), vectors, 1)
-            k = bounded(self._vector(number) * width, product.depth, width)
-            right = self._right_vectors(number)
+            k, right = self._step(number), self._right_vectors(number)
             left = [self.left.along_depth(constant(n), k, width) for n in range(product.rows)]
             left, right = ([code.or_zeros(inside, value) for value in x] for x in (left, right))
             return add_products(code, product.element, left, right, held)

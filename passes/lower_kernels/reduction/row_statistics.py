@@ -2,8 +2,8 @@
 
 In: a product with reductions of its rows in its body (a norm before it, a scale of rows after it),
 and the first row of a tile. Out: code that stores a number for each row of the tile in local
-memory, and gives it to all evaluators of the job. Those of an only
-row, unless it is kept, stay in registers.
+memory, and gives it to all evaluators of the job. The numbers of an only row stay in registers,
+unless the row is kept.
 
 The work-items of a sub-group walk several rows together, so that many loads are in flight; of a few
 long rows each is walked by more of them. A reduction that needs another one is a second walk over
