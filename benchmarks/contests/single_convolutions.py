@@ -1,8 +1,9 @@
 """Single convolutions beside PyTorch: those of networks of images, in f32, tf32 and bf16.
 
-In: a device, a precision. Out: a row for each: milliseconds of both, how much faster mgn is. mgn's
-result is checked on some of its places before. PyTorch has its own choice of algorithms, in both
-layouts, of which the better counts; on a GPU it is replayed as a graph of ten.
+In: a device, a precision. Out: a row for each: milliseconds of both with images whose channels come
+first and last in memory, and how much faster mgn's better layout is than PyTorch's. mgn's results
+are checked on some of their places before. PyTorch has its own choice of algorithms. On a GPU runs
+follow one another, PyTorch's in a graph of ten.
 """
 
 import importlib.util
@@ -16,10 +17,15 @@ import numpy as np
 
 import mgn
 from benchmarks.contests.contestants import TOLERANCES
-from mgn.bench.peers import replay_of
+from benchmarks.in_a_row import in_a_row
+from mgn.bench.peers import Timed
 from mgn.bench.timing import APART, SHARED, interleaved_medians
+from mgn.executable import Executable
 
 PRECISIONS = ("f32", "tf32", "bf16")
+
+LAYOUTS = ("first", "last")
+"""Where the channels of an image come in memory."""
 
 CALLS, REPLAYS = 10, 8
 """Convolutions in a graph of PyTorch's, and how often it is replayed."""
@@ -57,7 +63,7 @@ CONVOLUTIONS = (
 
 
 def rows(device: str, precisions: tuple[str, ...], only: str) -> Iterator[dict[str, Any]]:
-    """The rows of those whose name has a word."""
+    """The rows of those whose name has a word. SystemExit where a result is wrong."""
     for precision in precisions:
         for case in CONVOLUTIONS:
             if only in case.name:
@@ -65,30 +71,50 @@ def rows(device: str, precisions: tuple[str, ...], only: str) -> Iterator[dict[s
 
 
 def measured(case: Convolution, precision: str, device: str) -> dict[str, Any]:
-    """A row. SystemExit where the result is wrong."""
+    """A row. SystemExit where a result is wrong."""
+    executables = [_checked(case, precision, device, last) for last in (False, True)]
+    on_gpu = executables[0].device.kind == "gpu"
+    contestants: dict[str, Timed] = {
+        layout: in_a_row(item) for layout, item in zip(LAYOUTS, executables, strict=True)
+    }
+    times = interleaved_medians(contestants, APART if on_gpu else SHARED)
+    row: dict[str, Any] = {"convolution": f"{case.name}, {precision}"}
+    row |= {f"mgn, {layout}": times[layout] * 1e3 for layout in LAYOUTS}
+    if importlib.util.find_spec("torch") is not None:
+        found = torch_seconds(case, precision, on_gpu)
+        row |= {f"torch, {layout}": found[layout] * 1e3 for layout in LAYOUTS}
+        row["faster"] = min(found.values()) / min(times.values())
+    return row
+
+
+def _checked(case: Convolution, precision: str, device: str, last: bool) -> Executable:
+    """The convolution, compiled for images whose channels come last or not, and checked."""
     element = "bf16" if precision == "bf16" else "f32"
     how = f"stride = {case.stride}, padding = {case.padding}, groups = {case.groups}"
-    text = f"""graph g(x: {element}{list(case.image)}) {{
+    shape, image, moved = case.image, "x", "{}"
+    if last:
+        shape, image = _channels_last(shape), "transpose(x, [0, 3, 1, 2])"
+        moved = "transpose({}, [0, 2, 3, 1])"
+    text = f"""graph g(x: {element}{list(shape)}) {{
   param w: {element}{list(case.weights)}
-  return y = conv2d(x, w, {how})
+  return y = {moved.format(f"conv2d({image}, w, {how})")}
 }}"""
     executable = mgn.compile(
         mgn.parse(text), device=device, precision="tf32" if precision == "tf32" else "f32"
     )
     generator = np.random.default_rng(0)
     dtype = ml_dtypes.bfloat16 if element == "bf16" else np.float32
-    image = generator.standard_normal(case.image, np.float32).astype(dtype)
+    drawn = generator.standard_normal(case.image, np.float32).astype(dtype)
     weights = generator.standard_normal(case.weights, np.float32).astype(dtype)
     executable.params["w"] = weights
-    check(case, precision, image, weights, executable(x=image)["y"])
-    on_gpu = executable.device.kind == "gpu"
-    contestants = {"mgn": replay_of(executable)}
-    times = interleaved_medians(contestants, APART if on_gpu else SHARED)
-    row: dict[str, Any] = {"convolution": f"{case.name}, {precision}", "mgn ms": times["mgn"] * 1e3}
-    if importlib.util.find_spec("torch") is not None:
-        row["torch ms"] = torch_seconds(case, precision, on_gpu) * 1e3
-        row["faster"] = row["torch ms"] / row["mgn ms"]
-    return row
+    found = executable(x=drawn.transpose(0, 2, 3, 1) if last else drawn)["y"]
+    check(case, precision, drawn, weights, found.transpose(0, 3, 1, 2) if last else found)
+    return executable
+
+
+def _channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
+    images, channels, *sides = shape
+    return (images, *sides, channels)
 
 
 def check(
@@ -125,16 +151,17 @@ def _rounded(array: np.ndarray, precision: str) -> np.ndarray:
     return (bits & np.uint32(0xFFFFE000)).view(np.float32)
 
 
-def torch_seconds(case: Convolution, precision: str, on_gpu: bool) -> float:
-    """PyTorch's better time of the two layouts."""
+def torch_seconds(case: Convolution, precision: str, on_gpu: bool) -> dict[str, float]:
+    """PyTorch's time in each layout."""
     import torch
 
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     place = "cuda" if on_gpu else "cpu"
-    found: list[float] = []
-    for layout in (torch.contiguous_format, torch.channels_last):
+    found: dict[str, float] = {}
+    formats = (torch.contiguous_format, torch.channels_last)
+    for name, layout in zip(LAYOUTS, formats, strict=True):
         image, weights = (
             torch.randn(shape).to(place, dtype).to(memory_format=layout)
             for shape in (case.image, case.weights)
@@ -147,10 +174,10 @@ def torch_seconds(case: Convolution, precision: str, on_gpu: bool) -> float:
 
         with torch.no_grad():
             if on_gpu:
-                found.append(_replayed(torch, call))
+                found[name] = _replayed(torch, call)
             else:
-                found.append(interleaved_medians({"torch": call})["torch"])
-    return min(found)
+                found[name] = interleaved_medians({"torch": call})["torch"]
+    return found
 
 
 def _replayed(torch: Any, call: Any) -> float:

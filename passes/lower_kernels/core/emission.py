@@ -315,6 +315,16 @@ class Code(PureCode):
         value = self.lanes_index(index, count)
         return self.compare_integers("slt", value, self.constant(bound, scalar_type(value), count))
 
+    def is_within(self, index: Index, size: int) -> SSAValue | bool:
+        """Whether an index, alike in all lanes, is of an axis: known, or an i1. A negative number
+        without its sign is larger than any size.
+        """
+        if index.low >= 0:
+            return self.is_below(index, size, 1)
+        if index.high < 0 or index.low >= size:
+            return False
+        return self.compare_integers("ult", self.index(index), self.constant(size, INDEX))
+
 
 def _fixed(number: int) -> Index:
     return Index((), number, number, number)

@@ -176,7 +176,7 @@ class Panel(OperandCopies):
         source = self.source(line, start, width)
         operands = [
             self.job.inputs[source.node.number],
-            code.index(source.index.at_lane(0)),
+            code.index(source.free.at_lane(0)),
             self.memory,
             target,
         ]
@@ -192,10 +192,7 @@ class Panel(OperandCopies):
 
     def is_there(self, place: Place) -> SSAValue | bool:
         """Whether an element of the operand is an input's, and none of the zeros around it."""
-        tests: list[SSAValue | bool] = []
-        for part, size in place.inside:
-            tests += [self.code.is_below(part * -1, 1, 1), self.code.is_below(part, size, 1)]
-        return self.code.all_of(tests)
+        return self.code.all_of([self.code.is_within(part, size) for part, size in place.inside])
 
     def start(self, own: Index) -> Index:
         """Where in a stage the tile of `kernel.group_mma` from a row or column on begins."""

@@ -209,9 +209,21 @@ def is_computed(product: Product, name: str) -> bool:
 
 
 def fills_stages(product: Product, name: str) -> bool:
-    """Whether many blocks of both operands may be on their way at once."""
+    """Whether many blocks of both operands may be on their way at once. Those of windows are not:
+    finding their places and what surrounds them takes longer than a block is waited for.
+    """
     length = product.depth * held_element(name).bytes
-    return length >= DEEP_BYTES and not is_computed(product, name)
+    windows = any(_is_of_windows(operand) for operand in product.node.operands)
+    return length >= DEEP_BYTES and not windows and not is_computed(product, name)
+
+
+def _is_of_windows(node: Node) -> bool:
+    """Whether a value is windows that slide over another, moved or not."""
+    while _is_moved(node):
+        if node.name == "windows":
+            return True
+        node = node.operands[0]
+    return False
 
 
 def has_whole_lines(product: Product, name: str, tiling: TensorTiling) -> bool:

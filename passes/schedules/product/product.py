@@ -41,8 +41,10 @@ from mgn.passes.schedules.product.matrix_tiles import (
     IN_PIECES,
     KEPT,
     LINED,
+    WIDE,
     TensorTiling,
     copying_seconds,
+    held_element,
     matrix_tilings,
 )
 from mgn.passes.schedules.product.operand_copies import (
@@ -260,12 +262,15 @@ def _makes_sums(product: Product) -> bool:
 
 
 def _matrix_schedules(request: Request, product: Product, unit: str) -> Schedules:
+    pieces = in_pieces(product, unit)
+    deep = pieces and fills_stages(product, unit)
     ways = (
-        (IN_PIECES, in_pieces(product, unit)),
-        (DEEP, in_pieces(product, unit) and fills_stages(product, unit)),
+        (IN_PIECES, pieces),
+        (DEEP, deep),
+        (WIDE, deep and held_element(unit).bytes == 2),
         (BY_GROUPS, by_groups(request)),
         (COPIED, by_groups(request) and copied_whole(request, product, unit)),
-        (KEPT, in_pieces(product, unit) and may_keep_rows(request, product, unit)),
+        (KEPT, pieces and may_keep_rows(request, product, unit)),
         (LINED, by_groups(request) and copied_in_lines(request, product, unit)),
     )
     tables = tuple([name for name, possible in ways if possible])

@@ -1,12 +1,14 @@
 """Products on matrix units with more stages than blocks, and with fewer; in tiles of 48 and 96
-columns; images that were rounded before their windows are taken.
+columns; copies of windows, of images that were rounded before and of others.
 """
 
 from typing import Any
 
 import pytest
+from xdsl.dialects.arith import MaxSIOp
 
 from mgn.dialects.kernel import DEVICES, CopyChunkOp, Device, RoundTf32Op
+from mgn.passes.schedules.choose import schedules_of
 from tests.passes.lower_kernels.product.test_tensor_product import (
     GROUPS,
     exact_run,
@@ -78,6 +80,44 @@ def test_lines_across_the_shared_axis_are_whole_parts(
     kernel = product_of(name, sizes, (False, False), False)
     chosen = scheduled(kernel, DEVICES["nvidia-h200"])
     assert chosen["tile_across"] * chosen["item_columns"] % 64 in (0, 8, 16, 32)
+
+
+WIDE = 48
+"""Columns of a sub-group's tile that only deep products of two-byte elements have."""
+
+
+@pytest.mark.parametrize(("name", "wide"), [("bf16", True), ("f16", True), ("tf32", False)])
+def test_wide_deep_tiles_are_for_two_bytes(name: str, wide: bool) -> None:
+    kernel = product_of(name, (128, 576, 2304), (False, True), False)
+    assert scheduled(kernel, DEVICES["nvidia-h200"])["matrix"] == name
+    found = schedules_of(kernel, DEVICES["nvidia-h200"])
+    assert any(item.numbers["item_columns"] == WIDE for item in found) == wide
+
+
+def test_deep_tiles_are_not_for_windows() -> None:
+    h200 = DEVICES["nvidia-h200"]
+    kernel = filtered("bf16", 512, 1, 1)
+    assert scheduled(kernel, h200)["matrix"] == "bf16"
+    whole = product_of("bf16", (98, 36, 3072), (False, True), False)
+    assert scheduled(whole, h200)["matrix"] == "bf16"
+    deep, plain = (
+        {(item.numbers["groups"], item.numbers["stages"]) for item in schedules_of(each, h200)}
+        for each in (whole, kernel)
+    )
+    assert (0, 8) in deep and (0, 8) not in plain
+
+
+@pytest.mark.parametrize("tiling", DEEP[::2], ids=lambda t: "x".join(map(str, t.values())))
+def test_guarded_copies_clamp_no_place(tiling: dict[str, int]) -> None:
+    """What lies outside of the image is not read. Tiles divide the rows, whose places are clamped
+    otherwise.
+    """
+    entries = GROUPS | tiling if tiling.get("groups") else {"groups": 0} | tiling
+    kernel = filtered("bf16", 16, 1, 1)
+    operations = list(lowered(kernel, DEVICES["nvidia-h200"], matrix="bf16", **entries).walk())
+    copies = [op for op in operations if isinstance(op, CopyChunkOp)]
+    assert any(op.valid is not None for op in copies)
+    assert not any(isinstance(op, MaxSIOp) for op in operations)
 
 
 def test_windows_of_a_rounded_image_are_copied_past_the_registers(
