@@ -6,6 +6,7 @@ that lists everything that is wrong and what to do.
 
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -51,6 +52,9 @@ class ArrayType(NamedTuple):
     def __str__(self) -> str:
         return spelling(self.element, self.shape)
 
+
+MOST_BITS = 128
+"""Bits of a whole number that a message has in digits."""
 
 _MOST = 12
 """Foreign names that one error lists."""
@@ -105,11 +109,18 @@ def mismatch(
         if given is None or hasattr(given, "astype"):
             way = f"convert it with .astype({type})"
         elif isinstance(given, bool | int | float):
-            way = f"it does not hold {given!r}"
+            way = f"it does not hold {_number(given)}"
         return f"has dtype {array.dtype}, not {wanted} ({spelling(element, shape)}); {way}"
     if array.shape != tuple(shape):
         return f"has shape {list(array.shape)}, not {list(shape)} ({spelling(element, shape)})"
     return None
+
+
+def _number(value: bool | int | float) -> str:
+    """A number as messages have it. Python refuses to write thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        return f"a number of {value.bit_length()} bits"
+    return repr(value)
 
 
 def dtype_expression(dtype: np.dtype[Any]) -> str:
@@ -170,8 +181,14 @@ def _scalar(value: bool | int | float, element: str, array: np.ndarray) -> np.nd
         limits = np.iinfo(wanted)
         if not isinstance(value, int) or not limits.min <= value <= limits.max:
             return array
-    with np.errstate(over="ignore"):
         return np.asarray(value, wanted)
+    try:
+        number = float(value)
+    except OverflowError:
+        return array
+    with np.errstate(over="ignore"):
+        held = np.asarray(number, wanted)
+    return held if np.isfinite(held) or not isfinite(number) else array
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:

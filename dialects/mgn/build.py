@@ -58,13 +58,60 @@ SYNONYMS = {
 }
 """What PyTorch and others call an argument, and what it is called here."""
 
+OTHER_NAMES = {
+    "all": "min",
+    "amax": "max",
+    "amin": "min",
+    "any": "max",
+    "arange": "iota",
+    "bmm": "matmul",
+    "cat": "concat",
+    "clip": "clamp",
+    "dot": "matmul",
+    "divide": "div",
+    "expand": "broadcast_to",
+    "hstack": "concat",
+    "index_select": "gather",
+    "interpolate": "upsample",
+    "l1_loss": "l1",
+    "masked_fill": "where",
+    "mm": "matmul",
+    "mse_loss": "mse",
+    "multinomial": "categorical",
+    "multiply": "mul",
+    "negative": "neg",
+    "nll_loss": "nll",
+    "permute": "transpose",
+    "power": "pow",
+    "rand": "uniform",
+    "randn": "normal",
+    "range": "iota",
+    "reciprocal": "recip",
+    "remainder": "mod",
+    "scaled_dot_product_attention": "attention",
+    "sdpa": "attention",
+    "smooth_l1_loss": "huber",
+    "std": "var",
+    "subtract": "sub",
+    "swish": "silu",
+    "unsqueeze": "expand_dims",
+    "view": "reshape",
+    "vstack": "concat",
+}
+"""What PyTorch, NumPy and others call an operation, and what it, or the nearest, is called here."""
+
 
 class CallError(MgnError, ValueError):
     """A call that does not fit the operation's signature."""
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:
-    """`; did you mean 'x'?` for the nearest known name, in letters of any case; or nothing."""
+    """`; did you mean 'x'?` for the known name of what others call so, or for the nearest one, in
+    letters of any case; or nothing.
+    """
+    other = OTHER_NAMES.get(name.lower())
+    if other in known:
+        return f"; did you mean '{other}'?"
     spelled = {item.lower(): item for item in reversed(known)}
     near = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.6)
     return f"; did you mean '{spelled[near[0]]}'?" if near else ""

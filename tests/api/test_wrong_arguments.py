@@ -113,6 +113,21 @@ def test_what_helps_is_told_by_what_was_given(value: Any, way: str) -> None:
     assert str(error.value).endswith(f"not int32 (i32[]); {way}")
 
 
+@pytest.mark.parametrize("element", ["f64", "f32", "f16", "bf16"])
+def test_a_number_that_is_too_large_is_not_infinite(element: str) -> None:
+    program = mgn.compile(
+        mgn.parse(f"graph g(a: {element}) {{ return y = a * 1.0 }}"), device="cpu"
+    )
+    assert np.isposinf(program(a=float("inf"))["y"])
+    assert np.isnan(program(a=float("nan"))["y"])
+    if element != "f16":
+        assert float(program(a=2**70)["y"]) == 2.0**70
+    too_large: list[Any] = [10**400, *([] if element == "f64" else [1e300]), *[10**5000]]
+    for value in [*too_large, *([2**70] if element == "f16" else [])]:
+        with pytest.raises(mgn.MgnError, match=r"it does not hold (1e\+300|a number|11805)"):
+            program(a=value)
+
+
 def test_arrays_that_only_lie_otherwise_in_memory_are_taken() -> None:
     unaligned = np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float32).reshape(4, 8)
     read_only = X.copy()

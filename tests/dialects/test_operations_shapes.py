@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mgn.dialects.mgn.build import CallError
+from mgn.dialects.mgn.build import OTHER_NAMES, CallError
+from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.shapes import (
     ShapeError,
     broadcast_shapes,
@@ -187,9 +188,16 @@ def test_an_operation_refuses_what_it_cannot_type(
         evaluate(name, *args, **kwargs)
 
 
+def test_what_others_call_an_operation_is_the_name_of_none() -> None:
+    assert not OTHER_NAMES.keys() & OPERATIONS.keys()
+    assert OPERATIONS.keys() >= set(OTHER_NAMES.values())
+
+
 MISCALLED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("sofmax", (ones(2),), {}, "unknown operation 'sofmax'; did you mean 'softmax'"),
     ("Relu", (ones(2),), {}, "unknown operation 'Relu'; did you mean 'relu'"),
+    ("swish", (ones(2),), {}, "unknown operation 'swish'; did you mean 'silu'"),
+    ("cat", (ones(2),), {}, "unknown operation 'cat'; did you mean 'concat'"),
     ("softmax", (ones(2),), {"axes": 1}, "no argument 'axes'; did you mean 'axis'"),
     ("softmax", (ones(2), 0), {"axis": 1}, "two values for 'axis'"),
     ("exp", (ones(2), 1), {}, "takes at most 1 arguments, got 2"),
