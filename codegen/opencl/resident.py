@@ -26,7 +26,9 @@ void resident(__global uchar* b0, …, __global uint* arrivals)
         if (meets) …                                  // this group has
 ```
 Each kernel's body is a function. Where they have over `MOST_INLINED` operations together, they are
-not inlined: the time of a driver's compiler grows faster than the size of a function.
+not inlined: the time of a driver's compiler grows faster than the size of a function. Those whose
+groups multiply on a matrix unit are: NVIDIA's assembler has these products wait for one another in
+any function that is called (its message C7510).
 
 The launch has one argument more than its buffers: `arrivals`, a counter that is 0 before and after
 it. So many groups are launched as run at once; the text takes any number. On a CPU that is one, and
@@ -58,6 +60,7 @@ from mgn.codegen.opencl.writer import CodegenError, Writer
 from mgn.codegen.signature import RESIDENT, RESIDENT_ENTRY, KernelArgument, KernelSignature
 from mgn.dialects.kernel import Access, Device, FuncOp, needs_wide_index
 from mgn.dialects.kernel.buffers import byte_size
+from mgn.dialects.kernel.group_units import GroupMmaHeldOp, GroupMmaOp
 from mgn.dialects.kernel.lanes import element
 from mgn.dialects.kernel.residency import (
     MOST_INLINED,
@@ -100,8 +103,7 @@ class _Resident:
         self._memory = max(
             resident_memory(func, self._items, device) for func in self._functions.values()
         )
-        large = sum(map(operations_of, self._functions.values())) > MOST_INLINED
-        self._apart = "__attribute__((noinline)) " if large else ""
+        self._is_large = sum(map(operations_of, self._functions.values())) > MOST_INLINED
         self._writers: list[Writer] = []
         self._arguments = resident.arguments
         self._number = {place_of(value): n for n, value in enumerate(self._arguments)}
@@ -307,8 +309,10 @@ class _Resident:
         parameters = [*memory, "int lane", "int begin", "int stride", "int units"]
         parameters += ["uint all", "__global uint* arrivals"] if places.can_wait_late else []
         parameters += [f"__global uchar* p{n}" for n in range(len(func.arguments))]
+        called = self._is_large and not _multiplies_by_groups(func)
+        apart = "__attribute__((noinline)) " if called else ""
         return [
-            f"{self._apart}void {self._function(name)}( // {name}",
+            f"{apart}void {self._function(name)}( // {name}",
             f"    {', '.join(parameters)})",
             "{",
             item,
@@ -385,6 +389,11 @@ class _Resident:
             "    if (lane == 0 && atomic_inc(arrivals) == (met + 1) * groups - 1)",
             "        *arrivals = 0;",
         ]
+
+
+def _multiplies_by_groups(func: FuncOp) -> bool:
+    """Whether groups of sub-groups multiply together, while the kernel goes on."""
+    return any(isinstance(op, GroupMmaOp | GroupMmaHeldOp) for op in func.walk())
 
 
 def _is_weight(value: SSAValue) -> bool:

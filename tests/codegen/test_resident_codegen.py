@@ -8,6 +8,7 @@ from xdsl.context import Context
 from xdsl.dialects.arith import Arith
 from xdsl.dialects.builtin import Builtin
 from xdsl.dialects.memref import MemRef
+from xdsl.dialects.vector import Vector
 from xdsl.parser import Parser
 
 from mgn.codegen.opencl import resident
@@ -68,7 +69,7 @@ def text_of(module: str, device: Device) -> str:
 
 def signature_of(text: str, device: Device) -> KernelSignature:
     context = Context()
-    for dialect in (Builtin, Arith, MemRef, Kernel, Plan):
+    for dialect in (Builtin, Arith, MemRef, Vector, Kernel, Plan):
         context.load_dialect(dialect)
     module = Parser(context, text).parse_module()
     module.verify()
@@ -102,6 +103,35 @@ def test_large_bodies_are_functions_of_their_own(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(resident, "MOST_INLINED", 16)
     large = signature_for(DEVICES["nvidia-h200"], 256).source
     assert large.count("__attribute__((noinline)) void stage_") == 2
+
+
+MULTIPLIED = """
+kernel.func @multiply(%x : memref<512xf32>, %y : memref<512xf32>)
+    access [read, write] global [128, 1, 1] local [128, 1, 1] {
+  %m = kernel.local_alloc : memref<8192xf16, #kernel.space<local>>
+  %zero = arith.constant 0 : index
+  %c = vector.load %x[%zero] : memref<512xf32>, vector<4xf32>
+  %d = kernel.group_mma %m[%zero, %zero] steps 4 parts [0, 0] adds %c
+      : memref<8192xf16, #kernel.space<local>>, vector<4xf32> -> vector<4xf32>
+  %e = kernel.wait_products 0 of %d : vector<4xf32>
+  vector.store %e, %y[%zero] : memref<512xf32>, vector<4xf32>
+  kernel.return
+}
+"""
+
+
+def test_bodies_whose_groups_multiply_are_no_functions_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resident, "MOST_INLINED", 16)
+    module = MODULE.replace("ITEMS", "256").replace("@copy(%x, %b)", "@multiply(%x, %b)")
+    source = text_of(MULTIPLIED + module, DEVICES["nvidia-h200"])
+    found = re.findall(r"(__attribute__\(\(noinline\)\) )?void stage_\d\( // (\w+)", source)
+    assert {name: bool(apart) for apart, name in found} == {
+        "copy": True,
+        "multiply": False,
+        "turn": True,
+    }
 
 
 def test_smaller_work_groups_share_a_resident_one_on_nvidia() -> None:
