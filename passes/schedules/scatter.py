@@ -4,15 +4,19 @@
 registers what is meant for them. `owners`: on a CPU a work-item owns some of the places along the
 axis. It copies them, then goes over all ids once, and combines in memory what is meant for its own.
 `runs`: ids are in order, and each element goes over its own run of them. `blocks`: ids are in
-order, and a group of a GPU goes over those of a block of places.
+order, and a group of a GPU goes over those of a block of places. `tables`: such a group goes over
+all ids of its row, which are in no order, a chunk at a time.
 """
 
 from collections.abc import Iterator
 from enum import StrEnum
 from math import prod
 
+from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.kernels.accumulation import accumulator
+from mgn.dialects.mgn.operations.places.scatter import ADD
+from mgn.dialects.types import ElementType
+from mgn.passes.kernels.accumulation import accumulator, neutral
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above, power_below
 from mgn.passes.kernels.body import Node
 from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
@@ -23,8 +27,11 @@ LOOK, JOIN = 3.0, 4.0
 SURPRISE = 40.0
 """Steps that a core of a CPU loses where it finds that an id in no order is one of its own."""
 
-WALKED = 1.5e-7
-"""Seconds that a work-item of a GPU takes for an element of a run, which it waits for."""
+WALKED, LOOKED = 1.5e-7, 4e-8
+"""Seconds that a work-item of a GPU takes for an element of a run, which it waits for, and for an
+id that it looks at. An NVIDIA H200 goes over 65,536 ids in 2.4 ms, and in 3.3 where the largest
+stays.
+"""
 
 ITEMS_A_UNIT = 4
 """Work-items for each core of a CPU, so that none waits for one with many ids."""
@@ -42,6 +49,19 @@ GROUPS_A_UNIT = 4
 MOST_PLACES = 2048
 """The most places of a block."""
 
+BLOCK_TRIP, TURN = 1.3e-6, 5e-7
+"""Seconds of a group for a chunk of a block's elements, and for a turn of the search for where the
+block begins. An NVIDIA H200 takes 0.65 ms for 512 chunks. A turn waits for memory.
+"""
+
+CHUNK, MOST_TOTALS = 64, 4096
+"""Elements of a table's chunk, and the most places of a table."""
+
+TABLE_TRIP, TABLE_STEPS, FILLED = 4e-7, 5.0, 1.5e-6
+"""Seconds of a group for a chunk, steps of an element of it with each other one, and seconds to
+fill a table and to write it.
+"""
+
 
 class ScatterVariant(StrEnum):
     """A variant of the scatter template."""
@@ -50,6 +70,7 @@ class ScatterVariant(StrEnum):
     OWNERS = "owners"
     RUNS = "runs"
     BLOCKS = "blocks"
+    TABLES = "tables"
 
 
 def scatter_schedules(request: Request) -> Schedules:
@@ -58,7 +79,15 @@ def scatter_schedules(request: Request) -> Schedules:
     if node.name == "scatter_runs":
         return [_runs(request, node)]
     found = [_each(request, node), *_owners(request, node), *_blocks(request, node)]
+    found += _tables(request, node)
     return sorted(found, key=lambda schedule: schedule.seconds)
+
+
+def no_change(combine: str, element: ElementType) -> float | int:
+    """What changes no value that it is combined with; -0.0 leaves the sign of a zero."""
+    if combine == ADD:
+        return -0.0 if element.is_float else 0
+    return neutral("max_reduce", element)
 
 
 def inner_size(node: Node) -> int:
@@ -82,11 +111,14 @@ def _each(request: Request, node: Node) -> Schedule:
     width = dividing_lanes(last, request.number("lanes", 16))
     vectors, ids = node.count // width, node.operands[2].shape[node.values["axis"]]
     alike = inner_size(node) > 1 and looks_once(node)
-    looks = vectors * ids * LOOK * (1 if alike or not request.is_gpu else width)
+    looking = vectors * (1 if alike or not request.is_gpu else width)
     numbers = _split(request, node, width)
     asked = vectors * ids / max(node.operands[1].count, 1)
     facts = request.facts("form")
-    seconds = _seconds(request, node, looks)
+    if request.is_gpu:
+        seconds = each_seconds(request.device, node.element, looking, ids)
+    else:
+        seconds = _seconds(request, node, looking * ids * LOOK)
     return Schedule(ScatterVariant.EACH, numbers, facts, seconds, (1.0, asked, 1.0))
 
 
@@ -130,11 +162,48 @@ def _blocks(request: Request, node: Node) -> Iterator[Schedule]:
     chunk = items * ELEMENTS
     busy = GROUPS_A_UNIT * request.number("units", 1)
     block = max(min(chunk * shape[axis] // count, rows * shape[axis] // busy, MOST_PLACES), 1)
+    block = power_below(block)
     steps = node.operands[2].count * SEGMENTED + node.count * LOOK
-    seconds = _seconds(request, node, steps)
-    numbers = {"items": items, "each": ELEMENTS, "block": power_below(block)}
+    trips = ceil_div(ceil_div(count, ceil_div(shape[axis], block)), chunk)
+    seconds = max(_seconds(request, node, steps), trips * BLOCK_TRIP) + count.bit_length() * TURN
+    numbers = {"items": items, "each": ELEMENTS, "block": block}
     facts = request.facts("form")
     yield Schedule(ScatterVariant.BLOCKS, numbers, facts, seconds, (1.0, 1.0, 1.0))
+
+
+def _tables(request: Request, node: Node) -> Iterator[Schedule]:
+    """Where each element has an id of its own."""
+    count = node.operands[2].shape[node.values["axis"]]
+    if not request.is_gpu or node.operands[1].shape != node.operands[2].shape or not count:
+        return
+    places = node.shape[node.values["axis"]]
+    block = table_places(request.device, node.element, places)
+    blocks = ceil_div(places, block)
+    items = min(power_below(request.number("local", 256)), CHUNK)
+    seconds = table_seconds(request.device, node.count // places * blocks, count)
+    numbers = {"items": items, "block": block}
+    passes = (1.0, 1.0 * blocks, 1.0 * blocks)
+    yield Schedule(ScatterVariant.TABLES, numbers, request.facts("form"), seconds, passes)
+
+
+def each_seconds(device: Device, element: ElementType, vectors: int, ids: int) -> float:
+    """How long a GPU takes that looks at so many ids for each of so many vectors."""
+    steps = vectors * ids * LOOK
+    return max(2.0 * steps / device.rate(element.name), ids * LOOKED)
+
+
+def table_places(device: Device, element: ElementType, places: int) -> int:
+    """How many places a table has."""
+    bytes = accumulator(element).bytes
+    room = device.local_memory // 2 // bytes
+    return min(MOST_TOTALS, power_below(room), power_above(places))
+
+
+def table_seconds(device: Device, groups: int, count: int) -> float:
+    """How long so many groups take that go over so many elements each."""
+    trips = ceil_div(count, CHUNK)
+    shared = groups * trips * CHUNK * CHUNK * TABLE_STEPS * 2.0 / device.rate("f32")
+    return max(trips * TABLE_TRIP, shared) + FILLED
 
 
 def _owners(request: Request, node: Node) -> Iterator[Schedule]:

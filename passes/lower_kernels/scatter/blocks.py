@@ -6,22 +6,14 @@ in steps that reach twice as far each (Hillis and Steele 1986), as far as ids ar
 work-item puts what a chunk has for a place to what is there, so that the order is always the same.
 """
 
-from math import prod
-
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i1, i32
 from xdsl.ir import SSAValue
 
-from mgn.dialects import kernel
-from mgn.dialects.mgn.operation import Kind
-from mgn.passes.kernels.accumulation import accumulator
-from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.body import Indices
-from mgn.passes.kernels.index import Counter, Index, delinearised, of
-from mgn.passes.lower_kernels.core.movement import clamped_id
-from mgn.passes.lower_kernels.core.pure_code import INDEX, memory_type
-from mgn.passes.lower_kernels.core.scalar import narrowed, widened
+from mgn.passes.kernels.index import Counter, Index, of
+from mgn.passes.lower_kernels.core.pure_code import INDEX
 from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.scatter.block_totals import BlockTotals
 from mgn.passes.lower_kernels.scatter.joining import join
 
 
@@ -30,51 +22,24 @@ def lower_blocks(job: Job) -> Launch:
     return _Blocks(job).write()
 
 
-class _Blocks:
+class _Blocks(BlockTotals):
     def __init__(self, job: Job) -> None:
-        self.job, self.code = job, job.code
-        (self.node,) = job.body.of_kind(Kind.SCATTER)
-        self.x, self.ids, self.src = self.node.operands
-        self.axis, self.shape = self.node.values["axis"], self.node.shape
-        self.places, self.count = self.shape[self.axis], self.src.shape[self.axis]
-        self.items, self.each = job.entry("items"), job.entry("each")
-        self.block = job.entry("block")
-        code, type = self.code, memory_type(accumulator(self.node.element))
-        self.totals = code.local(type, self.block + 1)
+        super().__init__(job, spare=1)
+        code, self.each = self.code, job.entry("each")
         self.firsts, self.lasts = (code.local(i32, self.items) for _ in range(2))
-        self.values = [code.local(type, self.items) for _ in range(2)]
+        self.values = [code.local(self.type, self.items) for _ in range(2)]
 
     def write(self) -> Launch:
-        code, axis = self.code, self.axis
-        blocks = ceil_div(self.places, self.block)
-        others = (*self.shape[:axis], *self.shape[axis + 1 :])
-        groups = prod(others) * blocks
-        group = code.counter(kernel.GroupIdOp, 0, groups)
-        self.item = code.counter(kernel.LocalIdOp, 0, self.items)
-        self.row = delinearised(group // blocks, others)
-        self.first = group % blocks * self.block
-        own = ceil_div(self.block, self.items)
-        for step in range(own):
-            self._start(self.item + step * self.items)
+        code = self.code
+        self.start()
         low, high = self._elements()
         code.barrier()
         chunk = self.items * self.each
         elements = of(Counter(code.index(high - low), 0, self.count))
         trips = (elements + (chunk - 1)) // chunk
         code.each(0, trips, lambda trip: self._chunk(low + trip * chunk, high))
-        for step in range(own):
-            self._finish(self.item + step * self.items)
-        return Launch((groups * self.items,), (self.items,))
-
-    def _index(self, place: Index) -> Indices:
-        return (*self.row[: self.axis], place, *self.row[self.axis :])
-
-    def _id(self, element: Index) -> SSAValue:
-        """The id of an element, inside the axis, as an i32."""
-        evaluator = self.job.evaluator()
-        value = evaluator.at(self.ids, self._index(element))
-        named = clamped_id(evaluator, self.ids, value, self.places - 1)
-        return self.code.convert("index_cast", named, i32)
+        self.finish()
+        return self.launch
 
     def _elements(self) -> tuple[Index, Index]:
         """Where the elements begin that are meant for the block, and where those behind do."""
@@ -91,7 +56,7 @@ class _Blocks:
                 last = code.constant(self.count - 1, i32)
                 place = code.binary(arith.MinSIOp, middle, last)
                 place = code.convert("index_cast", place, INDEX)
-                value = self._id(of(Counter(place, 0, self.count - 1)))
+                value = self.id(of(Counter(place, 0, self.count - 1)))
                 below = code.compare_integers("slt", value, target)
                 is_open = code.compare_integers("slt", low, high)
                 below = code.binary(arith.AndIOp, below, is_open)
@@ -102,38 +67,6 @@ class _Blocks:
         found = code.loop(0, self.count.bit_length(), turn, start)
         low, high = (code.convert("index_cast", found[n], INDEX) for n in (0, 2))
         return (of(Counter(low, 0, self.count)), of(Counter(high, 0, self.count)))
-
-    def _start(self, place: Index) -> None:
-        """Puts what is at a place before into the total of the place."""
-        code = self.code
-
-        def put() -> None:
-            there = code.known((self.first + place).clamp(0, self.places - 1), self.places)
-            value = self.job.evaluator().lanes_at(self.x, self._index(there))
-            value = widened(code, value, self.node.element)
-            code.store(value, self.totals, code.index(place))
-
-        code.when(code.is_below(place, self.block, 1), put)
-
-    def _finish(self, place: Index) -> None:
-        """Writes the results of a place."""
-        code, job = self.code, self.job
-
-        def put() -> None:
-            there = code.known(self.first + place, self.places)
-            total = code.load(self.totals, code.index(code.bounded(place, self.block)))
-            total = narrowed(code, total, self.node.element)
-            evaluator = job.evaluator()
-            evaluator.given[self.node] = lambda _: total
-            job.write_at(evaluator, lambda _: self._index(there))
-
-        inside = code.all_of(
-            [
-                code.is_below(place, self.block, 1),
-                code.is_below(self.first + place, self.places, 1),
-            ]
-        )
-        code.when(inside, put)
 
     # Chunks
 
@@ -192,10 +125,8 @@ class _Blocks:
         return value
 
     def _add(self, key: SSAValue, value: SSAValue) -> None:
-        """Adds to the total of a place of the block."""
-        code = self.code
-        place = code.index(of(Counter(code.convert("index_cast", key, INDEX), 0, self.block)))
-        code.store(join(code, self.node, code.load(self.totals, place), value), self.totals, place)
+        place = of(Counter(self.code.convert("index_cast", key, INDEX), 0, self.block))
+        self.add(self.code.index(place), value)
 
     def _read(self, element: Index, end: Index) -> tuple[SSAValue, SSAValue]:
         """The place in the block that an element is meant for, one behind it for none, and it."""
@@ -203,9 +134,8 @@ class _Blocks:
         inside = code.compare_integers("slt", code.index(element), code.index(end))
         own = code.known(element.clamp(0, self.count - 1), self.count)
         first = code.convert("index_cast", code.index(self.first), i32)
-        key = code.binary(arith.SubiOp, self._id(own), first)
+        key = code.binary(arith.SubiOp, self.id(own), first)
         key = code.binary(arith.MaxSIOp, key, code.constant(0, i32))
         key = code.binary(arith.MinSIOp, key, code.constant(self.block - 1, i32))
         key = code.select(inside, key, code.constant(self.block, i32))
-        value = self.job.evaluator().lanes_at(self.src, self._index(own))
-        return key, widened(code, value, self.node.element)
+        return key, self.value(own)

@@ -27,6 +27,7 @@ from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.scatter.blocks import lower_blocks
 from mgn.passes.lower_kernels.scatter.joining import join
 from mgn.passes.lower_kernels.scatter.owners import lower_owners
+from mgn.passes.lower_kernels.scatter.tables import lower_tables
 from mgn.passes.schedules.scatter import ScatterVariant
 
 SHORT = 128
@@ -44,6 +45,8 @@ def lower_scatter(job: Job) -> Launch:
             return lower_owners(job)
         case ScatterVariant.BLOCKS:
             return lower_blocks(job)
+        case ScatterVariant.TABLES:
+            return lower_tables(job)
 
 
 def _by_element(job: Job, combined: Callable[[Code, Evaluator, Node, Indices], SSAValue]) -> Launch:

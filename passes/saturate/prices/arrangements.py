@@ -44,6 +44,7 @@ from mgn.passes.arrangements.split_reductions import (
     choose_cut,
 )
 from mgn.passes.arrangements.split_scans import SplitScan, choose_part
+from mgn.passes.arrangements.split_scatters import SplitScatter, choose_scatter_part
 from mgn.passes.arrangements.transformed_filters import TransformedFilters
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
@@ -114,8 +115,14 @@ def arrangements_of(
         if not sorts:
             return []
         alike = scatter.operand_shapes[1] == scatter.operand_shapes[2]
-        carries = not device.is_cpu and alike and ids > RUN
-        return [SortedScatter(part), *([SortedScatter(part, carries)] if carries else [])]
+        found: list[Arrangement] = [SortedScatter(part)]
+        if alike and not device.is_cpu and ids > RUN:
+            found.append(SortedScatter(part, True))
+        if not device.is_cpu:
+            axis, (_, given, src) = scatter.values["axis"], scatter.operand_types
+            cut = choose_scatter_part(scatter.shape, axis, given.get_shape(), src, device)
+            found += [] if cut is None else [SplitScatter(cut)]
+        return found
     if form.kind is KernelKind.ORDER:
         order = next(signatures[node[1]] for node in body if node[0] == form.heavy)
         if order.name != "sort_digits":

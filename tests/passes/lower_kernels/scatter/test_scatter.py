@@ -20,6 +20,7 @@ from tests.support.lower_fixture import (
     forms_of,
     fused_kernel,
     pieces,
+    run,
     same_values,
     scheduled,
 )
@@ -157,6 +158,36 @@ def test_groups_have_blocks_of_places_where_ids_rise(
     check_all(cl_queue, runs, check)
 
 
+@pytest.mark.parametrize("combine", ["add", "max"])
+def test_groups_have_tables_of_places_where_ids_are_in_no_order(
+    combine: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    runs: list[Run] = []
+    for element, ids, shape, axis, count, items in (
+        ("f32", "i32", (5,), 0, 3, 256), ("f32", "i32", (700,), 0, 3000, 32),
+        ("i32", "u32", (3, 1), 1, 1000, 256), ("i64", "i64", (2, 40, 3), 1, 90, 4),
+        ("u8", "u8", (1, 300), 1, 300, 64), ("bf16", "i32", (9, 1), 0, 210, 128),
+        ("f64", "i16", (5000, 2), 0, 7, 16), ("f16", "i8", (2, 100), 1, 64, 64),
+        ("f32", "i64", (1, 4097), 1, 129, 64),
+    ):  # fmt: skip
+        arrays = arrays_of(element, ids, shape, axis, count, True, count)
+        names = (element, ids, element)
+        types = [(name, array.shape) for name, array in zip(names, arrays, strict=True)]
+        how = {"axis": axis, "combine": combine}
+        kernel = fused_kernel(
+            "scatter", types, lambda b, *x, how=how: b.add(b.scatter_along(*x, **how), x[0])
+        )
+        schedule = {"variant": ScatterVariant.TABLES, "local": items}
+        runs += [
+            replace(run, schedule=schedule)
+            for run in forms_of(kernel, arrays, f"{element} {shape}")
+            if run.device.kind == "gpu"
+        ]
+        assert scheduled(kernel, GPU_ON_CPU, **schedule)["variant"] == ScatterVariant.TABLES
+    check_all(cl_queue, runs, check)
+
+
 def test_runs_of_ids_in_order_are_found_by_bisection(cl_queue: Any) -> None:  # noqa: F811
     runs: list[Run] = []
     random = np.random.default_rng(3)
@@ -203,3 +234,36 @@ def test_a_gpu_looks_at_few_ids_as_they_are() -> None:
     types = [("f32", (512, 64)), ("i32", (4, 1)), ("f32", (4, 64))]
     kernel = fused_kernel("scatter", types, lambda b, x, i, s: b.scatter_along(x, i, s, axis=0))
     assert len(pieces(kernel)) == 1
+
+
+def kinds_of(shape: Sequence[int], count: int, own: bool = True, **how: Any) -> list[str]:
+    """The kinds of the kernels by which a large GPU scatters so many ids."""
+    given = [count, *shape[1:]]
+    index = given if own else [count, *[1] * (len(shape) - 1)]
+    types = [("f32", tuple(shape)), ("i32", tuple(index)), ("f32", tuple(given))]
+    kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_along(*x, axis=0, **how))
+    return [item.kind.data for item in pieces(kernel)]
+
+
+@pytest.mark.parametrize("places", [1, 1000])
+def test_a_gpu_cuts_many_ids_of_few_places_into_parts(places: int) -> None:
+    """A work-item that goes over 65,536 ids takes milliseconds."""
+    for count in (4096, 65_536, 1 << 20, 1 << 24):
+        assert kinds_of((places,), count) == ["scatter", "reduction"], count
+
+
+def test_no_work_item_of_a_gpu_looks_at_many_ids() -> None:
+    for count, places in ((4000, 5), (5000, 1 << 20), (65_536, 1 << 16), (1 << 20, 1 << 20)):
+        for shape, own in (((places,), True), ((places, 3), False)):
+            assert len(kinds_of(shape, count, own)) > 1, (count, shape)
+
+
+def test_zeros_to_which_nothing_is_added_keep_their_sign(cl_queue: Any) -> None:  # noqa: F811
+    x = np.array([-0.0, 0.0, -0.0, -0.0], np.float32)
+    ids, src = np.array([2, 3, 3], np.int32), np.array([-0.0, np.inf, -np.inf], np.float32)
+    types = [("f32", (4,)), ("i32", (3,)), ("f32", (3,))]
+    kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_along(*x, axis=0))
+    for variant in (ScatterVariant.EACH, ScatterVariant.TABLES):
+        (found,) = run(cl_queue, kernel, [x, ids, src], GPU_ON_CPU, variant=variant)
+        np.testing.assert_array_equal(found, [0, 0, 0, np.nan])
+        np.testing.assert_array_equal(np.signbit(found[:3]), [True, False, True])
