@@ -1,5 +1,5 @@
-"""OpenCL C for counting in local memory. On NVIDIA, lanes that name one cell find each other by
-votes.
+"""OpenCL C for counting in local memory, and for combining numbers in memory. On NVIDIA, lanes that
+name one cell find each other by votes.
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,11 @@ from mgn.dialects import kernel
 def _count(writer: Writer, operation: kernel.CountOp) -> None:
     place = offset(writer.pointer(operation.memref), writer.value(operation.index))
     writer.line(f"atomic_inc({place});")
+
+
+def _combine_at(writer: Writer, operation: kernel.CombineAtOp) -> None:
+    place = offset(writer.pointer(operation.memref), writer.value(operation.index))
+    writer.line(f"{call(f'atomic_{operation.kind.data}', place, writer.value(operation.value))};")
 
 
 def _count_in_order(writer: Writer, operation: kernel.CountInOrderOp) -> None:
@@ -57,5 +62,6 @@ def _by_votes(bits: int) -> Iterator[str]:
 
 COUNT_ROWS: dict[type[Operation], Row] = {
     kernel.CountOp: _count,
+    kernel.CombineAtOp: _combine_at,
     kernel.CountInOrderOp: _count_in_order,
 }

@@ -28,7 +28,7 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         elementwise and reshape after; beside it the log-sum-exp of its scores
 
 What a kernel says of a matrix unit is so: its product's operands, or attention's queries, keys and
-values, are rounded to what the unit multiplies. What it says of maxima of rows is so, too.
+values, are rounded to what the unit multiplies. What it says of maxima and of places is so, too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -63,9 +63,9 @@ from mgn.dialects.types import element_of
 
 POINTWISE = frozenset({Kind.ELEMENTWISE, Kind.MOVEMENT, Kind.INDEXING, Kind.CONSTANT})
 
-UPDATE = "dynamic_update_slice"
-
-RECURRENCE = "recurrence"
+UPDATE, RECURRENCE = "dynamic_update_slice", "recurrence"
+COMBINED, IN_PLACE = "combined", "in place"
+"""What a scatter says that combines numbers where what was there before lies."""
 
 BLOCK_SUMS = "block_sums"
 """Sums of blocks of rows beside what a kernel does with each row."""
@@ -236,6 +236,8 @@ def _verify_scan(kernel: KernelBody, operations: Operations) -> None:
 
 def _verify_scatter(kernel: KernelBody, operations: Operations) -> None:
     _verify_in_shape(kernel, operations, Kind.SCATTER)
+    if kernel.arranged.get(COMBINED) == StringAttr(IN_PLACE):
+        _verify_in_place(kernel, _the_only(kernel, operations, Kind.SCATTER))
 
 
 def _verify_in_shape(kernel: KernelBody, operations: Operations, kind: Kind) -> None:
@@ -392,7 +394,11 @@ def _verify_update(kernel: KernelBody, operations: Operations) -> None:
     found = [op for op in operations if op.spec.name == UPDATE]
     if len(found) != 1:
         _fail(kernel, f"needs exactly one {UPDATE}, not {len(found)}")
-    (update,) = found
+    _verify_in_place(kernel, found[0])
+
+
+def _verify_in_place(kernel: KernelBody, update: TensorOp) -> None:
+    """Only a part of the operation's first operand is written."""
     whole = update.operands[0]
     if not isinstance(whole, BlockArgument) or len(list(whole.uses)) != 1:
         _fail(kernel, "what it updates must be in memory, and read for nothing else")

@@ -111,8 +111,9 @@ class FusedKernelOp(IRDLOperation, HoldsProgram):
 
     `arranged` has facts for its schedule: the layout of its operands (`right = "panels"`,
     `rounded = 1`), the input type of a matrix unit (`matrix = "tf32"`), and that the maxima of rows
-    only stabilise exponentials (`maximum = "stabilises"`). A kernel that names no unit does
-    without. The verifier checks what is said of panels, of the unit and of maxima.
+    only stabilise exponentials (`maximum = "stabilises"`). By `combined = "in place"` a scatter
+    combines integers where what was there before lies. A kernel that names no unit does without.
+    The verifier checks what is said of panels, of the unit, of maxima and of scatters.
     """
 
     name = "fusion.kernel"

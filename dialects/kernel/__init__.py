@@ -44,6 +44,7 @@ signless: u8 is i8 with unsigned operations. `#kernel.device` describes a device
 from xdsl.ir import Dialect
 
 from mgn.dialects.kernel.casts import SCALAR_CASTS, CastOp, convert
+from mgn.dialects.kernel.combining import CombineAtOp
 from mgn.dialects.kernel.counts import CountInOrderOp, CountOp
 from mgn.dialects.kernel.device import DEVICES, Device, DeviceAttr
 from mgn.dialects.kernel.function import FuncOp, ReturnOp
@@ -146,6 +147,7 @@ Kernel = Dialect(
         SubGroupShuffleOp,
         SubGroupBroadcastOp,
         CountOp,
+        CombineAtOp,
         CountInOrderOp,
         MmaOp,
         LoadMatrixOp,
@@ -179,6 +181,7 @@ __all__ = [
     "BarrierOp",
     "CastOp",
     "Combine",
+    "CombineAtOp",
     "CombineAttr",
     "CommitCopiesOp",
     "CompareFloatsOp",

@@ -34,6 +34,7 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.isolation import Isolated
+from mgn.dialects.kernel.combining import CombineAtOp
 from mgn.dialects.kernel.types import (
     Access,
     AccessAttr,
@@ -251,9 +252,12 @@ def _verify_lane(operation: vector.ExtractOp | vector.InsertOp) -> None:
             raise VerifyException(f"{operation.name} of lane {lane}, and {whole.type} has {count}")
 
 
+_WRITING = memref.StoreOp | vector.StoreOp | CombineAtOp
+
+
 def _verify_uses(argument: BlockArgument, access: Access, number: int) -> None:
     users = [use.operation for use in argument.uses]
-    stored = any(isinstance(user, memref.StoreOp | vector.StoreOp) for user in users)
+    stored = any(isinstance(user, _WRITING) for user in users)
     loaded = any(isinstance(user, memref.LoadOp | vector.LoadOp) for user in users)
     if stored and not access.writes:
         raise VerifyException(f"argument {number} is stored to, but its access is {access}")

@@ -46,3 +46,23 @@ kernel.func @space() access [] global [4, 1, 1] local [4, 1, 1] {
   %m = kernel.local_alloc : memref<4xf32>
   kernel.return
 }
+
+// -----
+
+kernel.func @combined_floats(%x: memref<4xf32>) access [read_write] global [4, 1, 1] local [4, 1, 1] {
+  %i = kernel.local_id 0
+  %one = arith.constant 1 : i32
+  // expected-error@+1 {{kernel.combine_at combines in global or local i32, not memref<4xf32>}}
+  kernel.combine_at max %one, %x[%i] : memref<4xf32>
+  kernel.return
+}
+
+// -----
+
+kernel.func @least(%x: memref<4xi32>) access [read_write] global [4, 1, 1] local [4, 1, 1] {
+  %i = kernel.local_id 0
+  %one = arith.constant 1 : i32
+  // expected-error@+1 {{kernel.combine_at knows add and max, not min}}
+  kernel.combine_at min %one, %x[%i] : memref<4xi32>
+  kernel.return
+}

@@ -57,7 +57,7 @@ kernel.func @shared(%x : memref<256xf32>, %y : memref<256xf32>) access [read, re
 }
 
 // CHECK: kernel.func @lanes
-kernel.func @lanes(%y : memref<64xf32>) access [read_write] global [64, 1, 1] local [32, 1, 1] {
+kernel.func @lanes(%y : memref<64xf32>, %w : memref<64xi32>) access [read_write, read_write] global [64, 1, 1] local [32, 1, 1] {
   %i = kernel.global_id 0
   %x = memref.load %y[%i] : memref<64xf32>
   // CHECK: %size = kernel.sub_group_size
@@ -77,6 +77,10 @@ kernel.func @lanes(%y : memref<64xf32>) access [read_write] global [64, 1, 1] lo
   kernel.count %c[%i] : memref<256xi32, #kernel.space<local>>
   // CHECK-NEXT: %n = kernel.count_in_order %c[%i] bits 8 : memref<256xi32, #kernel.space<local>>
   %n = kernel.count_in_order %c[%i] bits 8 : memref<256xi32, #kernel.space<local>>
+  // CHECK-NEXT: kernel.combine_at max %n, %c[%i] : memref<256xi32, #kernel.space<local>>
+  kernel.combine_at max %n, %c[%i] : memref<256xi32, #kernel.space<local>>
+  // CHECK-NEXT: kernel.combine_at add %n, %w[%i] : memref<64xi32>
+  kernel.combine_at add %n, %w[%i] : memref<64xi32>
   kernel.return
 }
 

@@ -7,7 +7,7 @@ it carries, and the results of a branch, are phis.
 from typing import Any
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Block, Operation, SSAValue
 
 from mgn.dialects import kernel
@@ -42,7 +42,11 @@ REDUCTIONS: dict[str, tuple[str, str]] = {
 }
 """Reductions of floats and of integers."""
 
+ATOMICS = {"add": "OpAtomicIAdd", "max": "OpAtomicSMax"}
+"""Combinations of a number with one in memory."""
+
 WORD = Shape("int", 32)
+DEVICE = 1
 WORKGROUP = 2
 SUBGROUP = 3
 """Numbers of scopes, section 3.27."""
@@ -168,6 +172,15 @@ def _count(c: Converter, operation: kernel.CountOp) -> None:
     c.builder.emit("OpAtomicIIncrement", WORD, place, scope, relaxed)
 
 
+def _combine_at(c: Converter, operation: kernel.CombineAtOp) -> None:
+    place = address(c, operation.memref, c.value(operation.index))
+    type = operation.memref.type
+    assert isinstance(type, MemRefType)
+    scope = c.builder.constant(WORD, DEVICE if kernel.space_of(type) is None else WORKGROUP)
+    relaxed, value = c.builder.constant(WORD, 0), c.value(operation.value)
+    c.builder.emit(ATOMICS[operation.kind.data], WORD, place, scope, relaxed, value)
+
+
 def _barrier(c: Converter, operation: kernel.BarrierOp) -> None:
     scope = c.builder.constant(WORD, WORKGROUP)
     semantics = c.builder.constant(WORD, SEQUENTIAL_AND_ALL_MEMORY)
@@ -227,6 +240,7 @@ CONTROL_ROWS: dict[type[Operation], Row] = {
     kernel.BarrierOp: _barrier,
     kernel.AwaitStagesOp: _nothing,
     kernel.CountOp: _count,
+    kernel.CombineAtOp: _combine_at,
     kernel.AsyncCopyOp: _async_copy,
     kernel.AsyncWaitOp: _async_wait,
     kernel.PrefetchOp: _prefetch,

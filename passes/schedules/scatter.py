@@ -5,16 +5,18 @@ registers what is meant for them. `owners`: on a CPU a work-item owns some of th
 axis. It copies them, then goes over all ids once, and combines in memory what is meant for its own.
 `runs`: ids are in order, and each element goes over its own run of them. `blocks`: ids are in
 order, and a group of a GPU goes over those of a block of places. `tables`: such a group goes over
-all ids of its row, which are in no order, a chunk at a time.
+all ids of its row, which are in no order, a chunk at a time. `atomics`: integers are combined where
+what was there before lies, by atomic operations of a GPU.
 """
 
 from collections.abc import Iterator
 from enum import StrEnum
 from math import prod
 
+from mgn.dialects.fusion.forms import COMBINED, IN_PLACE
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.operation import Kind
-from mgn.dialects.mgn.operations.places.scatter import ADD
+from mgn.dialects.mgn.operations.places.scatter import ADD, LARGEST
 from mgn.dialects.types import ElementType
 from mgn.passes.kernels.accumulation import accumulator, neutral
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above, power_below
@@ -49,7 +51,7 @@ GROUPS_A_UNIT = 4
 MOST_PLACES = 2048
 """The most places of a block."""
 
-BLOCK_TRIP, TURN = 1.3e-6, 5e-7
+BLOCK_TRIP, TURN = 1.3e-6, 2.5e-7
 """Seconds of a group for a chunk of a block's elements, and for a turn of the search for where the
 block begins. An NVIDIA H200 takes 0.65 ms for 512 chunks. A turn waits for memory.
 """
@@ -62,6 +64,19 @@ TABLE_TRIP, TABLE_STEPS, FILLED = 4e-7, 5.0, 1.5e-6
 fill a table and to write it.
 """
 
+ATOMIC = {ADD: ("i32", "u32"), LARGEST: ("i32",)}
+"""Element types that are combined by atomic operations."""
+
+CELLS, COMBINED_AT_ONCE, MOST_TRIPS = 1024, 4, 8
+"""Cells in which a group combines numbers first, the elements that a work-item reads at a time, and
+how often it does so at most.
+"""
+
+COMBINING, COMBINING_FIRST, COMBINING_TRIP = 3e-11, 5e-12, 3e-6
+"""Seconds of combining a number with one in global memory, and with one in local memory; and of a
+group's trip.
+"""
+
 
 class ScatterVariant(StrEnum):
     """A variant of the scatter template."""
@@ -71,6 +86,7 @@ class ScatterVariant(StrEnum):
     RUNS = "runs"
     BLOCKS = "blocks"
     TABLES = "tables"
+    ATOMICS = "atomics"
 
 
 def scatter_schedules(request: Request) -> Schedules:
@@ -78,6 +94,8 @@ def scatter_schedules(request: Request) -> Schedules:
     (node,) = request.body.of_kind(Kind.SCATTER)
     if node.name == "scatter_runs":
         return [_runs(request, node)]
+    if request.word(COMBINED) == IN_PLACE:
+        return [_atomics(request, node)]
     found = [_each(request, node), *_owners(request, node), *_blocks(request, node)]
     found += _tables(request, node)
     return sorted(found, key=lambda schedule: schedule.seconds)
@@ -190,6 +208,28 @@ def each_seconds(device: Device, element: ElementType, vectors: int, ids: int) -
     """How long a GPU takes that looks at so many ids for each of so many vectors."""
     steps = vectors * ids * LOOK
     return max(2.0 * steps / device.rate(element.name), ids * LOOKED)
+
+
+def may_combine_in_place(element: ElementType, combine: str, size: int) -> bool:
+    """Whether a GPU has atomic operations that combine such numbers, in any order to the same."""
+    return element.name in ATOMIC[combine] and 0 < size < 1 << 31
+
+
+def _atomics(request: Request, node: Node) -> Schedule:
+    """Groups have several trips where there are groups enough."""
+    items, units = power_below(request.number("local", 256)), request.number("units", 1)
+    count, chunk = node.operands[2].count, items * COMBINED_AT_ONCE
+    wanted = ceil_div(count, GROUPS_A_UNIT * units * chunk)
+    trips = max(min(wanted, MOST_TRIPS), 1)
+    cells = min(CELLS, power_below(request.device.local_memory // 16))
+    groups = ceil_div(count, chunk * trips)
+    waves = ceil_div(groups, 2 * GROUPS_A_UNIT * units)
+    alone = count * max(1.0 - cells / node.count, 0.0) + groups * min(cells, node.count)
+    combined = min(alone, count) * COMBINING + count * COMBINING_FIRST
+    seconds = max(combined, waves * trips * COMBINING_TRIP) + FILLED
+    numbers = {"items": items, "each": COMBINED_AT_ONCE, "trips": trips, "cells": cells}
+    facts = request.facts("form", COMBINED)
+    return Schedule(ScatterVariant.ATOMICS, numbers, facts, seconds, (0.0, 1.0, 1.0))
 
 
 def table_places(device: Device, element: ElementType, places: int) -> int:

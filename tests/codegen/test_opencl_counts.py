@@ -79,3 +79,46 @@ def test_work_items_count_in_local_memory(
     x, y = np.random.default_rng(0).integers(0, 9, 64, np.int32), np.empty(64, np.int32)
     run_text(cl_queue, HISTOGRAM, x, y)
     np.testing.assert_array_equal(y, np.bincount(x, minlength=64))
+
+
+COMBINED = """
+kernel.func @combined(%x : memref<128xi32>, %y : memref<8xi32>, %z : memref<8xi32>)
+    access [read, read_write, read_write] global [128, 1, 1] local [64, 1, 1] {
+  %m = kernel.local_alloc : memref<64xi32, #kernel.space<local>>
+  %own = kernel.local_id 0
+  %low = arith.constant -2147483648 : i32
+  memref.store %low, %m[%own] : memref<64xi32, #kernel.space<local>>
+  kernel.barrier
+  %i = kernel.global_id 0
+  %v = memref.load %x[%i] : memref<128xi32>
+  %eight = arith.constant 8 : index
+  %cell = arith.remsi %i, %eight : index
+  kernel.combine_at max %v, %m[%cell] : memref<64xi32, #kernel.space<local>>
+  kernel.combine_at add %v, %z[%cell] : memref<8xi32>
+  kernel.barrier
+  %first = arith.cmpi slt, %own, %eight : index
+  scf.if %first {
+    %largest = memref.load %m[%own] : memref<64xi32, #kernel.space<local>>
+    kernel.combine_at max %largest, %y[%own] : memref<8xi32>
+  }
+  kernel.return
+}"""
+
+
+@pytest.mark.parametrize("target", ["opencl", "spirv"])
+def test_work_items_combine_numbers_in_memory(
+    target: str,
+    cl_queue: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if target == "spirv":
+        need_spirv(cl_queue)
+        monkeypatch.setattr(opencl_tests, "signature", spirv_signature)
+        build_unoptimised(monkeypatch)
+    x = np.random.default_rng(0).integers(-(1 << 31), 1 << 31, 128).astype(np.int32)
+    y, z = np.full(8, -(1 << 30), np.int32), np.arange(8, dtype=np.int32)
+    largest = np.maximum(x.reshape(16, 8).max(0), y)
+    total = x.reshape(16, 8).sum(0, dtype=np.int32) + z
+    run_text(cl_queue, COMBINED, x, y, z)
+    np.testing.assert_array_equal(y, largest)
+    np.testing.assert_array_equal(z, total)

@@ -6,6 +6,7 @@ reference.
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ FIGURES: dict[str, Any] = {
 SIZES = [
     (1, 1), (16, 1), (64, 5), (300, 1000), (1024, 1000), (1024, 70_000), (5000, 1), (4099, 3000),
     (40_000, 100), (65_536, 1000), (65_537, 9000), (20_000, 30_000), (150_000, 2),
+    (300_000, 70_000),
 ]  # fmt: skip
 """How many ids, and to how many places."""
 
@@ -58,13 +60,16 @@ def drawn_numbers(shape: tuple[int, ...], element: str, seed: int) -> np.ndarray
     return numbers.astype(ELEMENT_TYPES[element].dtype)
 
 
-def run(call: str, arrays: list[np.ndarray], names: list[str], target: str) -> np.ndarray:
+def program_of(call: str, arrays: Sequence[np.ndarray], names: Sequence[str]) -> mgn.Module:
     given = zip(("x", "i", "s"), names, arrays, strict=True)
     head = ", ".join(
         f"{name}: {element}[{', '.join(map(str, array.shape))}]" for name, element, array in given
     )
-    program = mgn.parse(f"graph g({head}) {{ return y = {call} }}")
-    executable = mgn.compile(program, device=DEVICE, target=target)
+    return mgn.parse(f"graph g({head}) {{ return y = {call} }}")
+
+
+def run(call: str, arrays: Sequence[np.ndarray], names: Sequence[str], target: str) -> np.ndarray:
+    executable = mgn.compile(program_of(call, arrays, names), device=DEVICE, target=target)
     return executable(**dict(zip(("x", "i", "s"), arrays, strict=True)))["y"]
 
 
@@ -97,3 +102,38 @@ def test_scatters_of_every_size_are_right(call: str, how: str, target: str) -> N
         ]
         found = run(call, arrays, [element, named, element], target)
         np.testing.assert_array_equal(found, wanted_of(call, *arrays), f"{count} to {places}")
+
+
+@pytest.mark.usefixtures("large_gpu")
+@pytest.mark.parametrize("target", targets_of_the_device())
+@pytest.mark.parametrize("combine", ["add", "max"])
+def test_integers_are_combined_in_place(
+    combine: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MGN_GUARD", "on")
+    random = np.random.default_rng(5)
+    for element, named, shape, axis, count, own in (
+        ("i32", "i32", (9000,), 0, 70_001, True), ("i32", "i64", (2, 30_000, 3), 1, 9000, True),
+        ("i32", "u32", (100_000, 3), 0, 5000, False), ("i32", "i16", (1, 40_000), 1, 30_000, True),
+        ("u32", "i32", (70_000,), 0, 100_000, True),
+    ):  # fmt: skip
+        if element == "u32" and combine == "max":
+            continue
+        given = [count if i == axis else n for i, n in enumerate(shape)]
+        index = given if own else [count if i == axis else 1 for i in range(len(shape))]
+        least = 0 if named[0] == "u" else -3
+        ids = random.integers(least, min(shape[axis] + 3, 1 << 15), index)
+        x, src = (random.integers(0, 1 << 32, n).astype(np.uint32) for n in (shape, given))
+        arrays = [x, ids.astype(ELEMENT_TYPES[named].dtype), src]
+        if element == "i32":
+            arrays[0], arrays[2] = x.view(np.int32), src.view(np.int32)
+        call = f'scatter_along(x, i, s, axis = {axis}, combine = "{combine}")'
+        program = program_of(call, arrays, [element, named, element])
+        executable = mgn.compile(program, device=DEVICE, target=target)
+        assert "combined in place" in str(executable.report)
+        (found,) = executable(x=arrays[0], i=arrays[1], s=arrays[2]).values()
+        places = list(np.indices(given, sparse=True))
+        places[axis] = np.broadcast_to(ids.clip(0, shape[axis] - 1), given)
+        wanted = arrays[0].copy()
+        (np.add if combine == "add" else np.maximum).at(wanted, tuple(places), arrays[2])
+        np.testing.assert_array_equal(found, wanted, f"{shape} {count}")

@@ -24,6 +24,7 @@ from mgn.passes.lower_kernels.core.movement import clamped_id
 from mgn.passes.lower_kernels.core.pure_code import lane_count, scalar_type
 from mgn.passes.lower_kernels.core.scalar import narrowed, widened
 from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.scatter.atomics import lower_atomics
 from mgn.passes.lower_kernels.scatter.blocks import lower_blocks
 from mgn.passes.lower_kernels.scatter.joining import join
 from mgn.passes.lower_kernels.scatter.owners import lower_owners
@@ -45,6 +46,8 @@ def lower_scatter(job: Job) -> Launch:
             return lower_owners(job)
         case ScatterVariant.BLOCKS:
             return lower_blocks(job)
+        case ScatterVariant.ATOMICS:
+            return lower_atomics(job)
         case ScatterVariant.TABLES:
             return lower_tables(job)
 

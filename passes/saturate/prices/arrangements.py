@@ -26,6 +26,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.mgn.operations.rows.order import RUN
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
+from mgn.passes.arrangements.atomic_scatters import AtomicScatter
 from mgn.passes.arrangements.channels_last import PASSED, ChannelsLast
 from mgn.passes.arrangements.copied_operands import CopiedOperands
 from mgn.passes.arrangements.kernel_pieces import Arrangement
@@ -65,6 +66,7 @@ from mgn.passes.schedules.product.operand_copies import ready_once_rounded, stag
 from mgn.passes.schedules.product.pixel_products import VECTORS, pixel_blocking
 from mgn.passes.schedules.product.seconds import is_turned
 from mgn.passes.schedules.product.winograd_products import tile_blocking
+from mgn.passes.schedules.scatter import may_combine_in_place
 
 Types = Mapping[int, TensorType]
 
@@ -115,13 +117,15 @@ def arrangements_of(
         if not sorts:
             return []
         alike = scatter.operand_shapes[1] == scatter.operand_shapes[2]
-        found: list[Arrangement] = [SortedScatter(part)]
-        if alike and not device.is_cpu and ids > RUN:
-            found.append(SortedScatter(part, True))
+        carries = alike and not device.is_cpu and ids > RUN
+        found: list[Arrangement] = [SortedScatter(part, carries)]
         if not device.is_cpu:
             axis, (_, given, src) = scatter.values["axis"], scatter.operand_types
             cut = choose_scatter_part(scatter.shape, axis, given.get_shape(), src, device)
             found += [] if cut is None else [SplitScatter(cut)]
+            how = element_of(src), scatter.values["combine"], scatter.size
+            if body[-1][0] == form.heavy and may_combine_in_place(*how):
+                found.append(AtomicScatter())
         return found
     if form.kind is KernelKind.ORDER:
         order = next(signatures[node[1]] for node in body if node[0] == form.heavy)

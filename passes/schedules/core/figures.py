@@ -10,6 +10,7 @@ from math import prod
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
+from mgn.dialects.fusion.forms import COMBINED
 from mgn.dialects.kernel import Device
 from mgn.dialects.stabilising_maximum import MAXIMUM
 from mgn.dialects.types import element_of
@@ -66,6 +67,9 @@ def figures_of(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     return figures_for(traits, arranged_facts(fused), device)
 
 
+TOLD = (LEFT, RIGHT, ROUNDED, MAXIMUM, COMBINED)
+"""What a kernel is arranged for that its schedule has to know."""
+
 ATTENTIONS = (KernelKind.ATTENTION, KernelKind.ATTENTION_GRADIENT)
 """Kinds of kernels whose groups may have all the local memory that there is."""
 
@@ -92,9 +96,7 @@ def figures_for(traits: Traits, arranged: Entries, device: Device) -> dict[str, 
         entries = _cpu_figures(traits, device)
     else:
         entries = _gpu_figures(traits, arranged, device)
-    return entries | {
-        name: arranged[name] for name in (LEFT, RIGHT, ROUNDED, MAXIMUM) if name in arranged
-    }
+    return entries | {name: arranged[name] for name in TOLD if name in arranged}
 
 
 def arranged_facts(fused: FusedKernelOp) -> Entries:

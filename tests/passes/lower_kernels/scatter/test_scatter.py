@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.utils.exceptions import VerifyException
 
+from mgn.dialects.fusion import ScheduleAttr
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.types import ELEMENT_TYPES, Family
 from mgn.passes.schedules.choose import schedule_for
@@ -186,6 +188,14 @@ def test_groups_have_tables_of_places_where_ids_are_in_no_order(
         ]
         assert scheduled(kernel, GPU_ON_CPU, **schedule)["variant"] == ScatterVariant.TABLES
     check_all(cl_queue, runs, check)
+
+
+def test_what_is_combined_in_place_is_read_for_nothing_else() -> None:
+    types = [("i32", (5,)), ("i32", (3,)), ("i32", (3,))]
+    kernel = fused_kernel("scatter", types, lambda b, *x: b.add(b.scatter_along(*x), x[0]))
+    kernel.arranged = ScheduleAttr.of(combined="in place")
+    with pytest.raises(VerifyException, match="must be in memory, and read for nothing else"):
+        kernel.verify()
 
 
 def test_runs_of_ids_in_order_are_found_by_bisection(cl_queue: Any) -> None:  # noqa: F811
