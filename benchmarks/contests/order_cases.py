@@ -19,6 +19,9 @@ DRAWS = ("random", "sorted", "equal")
 FEW_PLACES = 1000
 """Places of a small table that is scattered to."""
 
+COLUMNS, SLICE = 16, 64
+"""Columns of a running sum along few of them, and elements of a slice that is scattered."""
+
 BEST = 64
 
 
@@ -104,20 +107,60 @@ def cases_of(elements: int, rows: int, element: str, how: str) -> Iterator[Order
         )
     if rows == 1 and element == "f32":
         yield from scatter_cases(elements, how)
+        if elements % SLICE == 0:
+            yield slice_case(elements, how)
+    if rows == 1 and element == "f32" and how == "random" and elements % COLUMNS == 0:
+        yield column_case(elements)
+
+
+def column_case(elements: int) -> OrderCase:
+    """A running sum along a few long columns."""
+    x = drawn("random", (elements // COLUMNS, COLUMNS), "f32")
+    text = f"graph g(x: f32{list(x.shape)}) {{ return y = cumsum(x, axis = 0) }}"
+    return OrderCase(
+        f"cumsum of {COLUMNS} columns {elements}",
+        text,
+        {"x": x},
+        lambda x: np.cumsum(x, 0, np.float64),
+        lambda t, x: t.cumsum(x, 0),
+        8 * elements,
+    )
+
+
+def drawn_ids(generator: np.random.Generator, how: str, places: int, count: int) -> np.ndarray:
+    """So many ids of places, drawn in one of the ways of `DRAWS`."""
+    ids = generator.integers(0, places, count).astype(np.int32)
+    if how == "equal":
+        return np.full_like(ids, ids[0])
+    return np.sort(ids) if how == "sorted" else ids
+
+
+def slice_case(elements: int, how: str) -> OrderCase:
+    """A sum of slices of so many elements together into a few places."""
+    generator, count = np.random.default_rng(2), elements // SLICE
+    arrays = {
+        "x": generator.standard_normal((FEW_PLACES, SLICE), np.float32),
+        "i": drawn_ids(generator, how, FEW_PLACES, count),
+        "s": generator.standard_normal((count, SLICE), np.float32),
+    }
+
+    def added(x: np.ndarray, i: np.ndarray, s: np.ndarray) -> np.ndarray:
+        result = x.astype(np.float64)
+        np.add.at(result, i, s)
+        return result
+
+    given = f"x: f32[{FEW_PLACES}, {SLICE}], i: i32[{count}], s: f32[{count}, {SLICE}]"
+    text = f"graph g({given}) {{ return y = scatter_add(x, i, s) }}"
+    name = f"scatter_add {count} slices of {SLICE} to {FEW_PLACES} {how}"
+    moved = 4 * (count + elements + 2 * FEW_PLACES * SLICE)
+    return OrderCase(name, text, arrays, added, lambda t, x, i, s: x.index_add(0, i, s), moved)
 
 
 def scatter_cases(elements: int, how: str) -> Iterator[OrderCase]:
-    """Scatters of so many elements into as many places, and into a few."""
+    """Scatters of so many elements into as many places, into a few, and into one."""
     generator = np.random.default_rng(1)
-    for places in (elements, min(elements, FEW_PLACES)):
-        ids = generator.integers(0, places, elements).astype(np.int32)
-        ids = (
-            np.sort(ids)
-            if how == "sorted"
-            else np.full_like(ids, ids[0])
-            if how == "equal"
-            else ids
-        )
+    for places in dict.fromkeys((elements, min(elements, FEW_PLACES), 1)):
+        ids = drawn_ids(generator, how, places, elements)
         arrays = {
             "x": generator.standard_normal(places, np.float32),
             "i": ids,

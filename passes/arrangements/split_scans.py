@@ -17,7 +17,7 @@ A row is read twice and written once.
 """
 
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 
 from xdsl.ir import SSAValue
 
@@ -30,12 +30,16 @@ from mgn.dialects.mgn.operations.rows.scans import IN_PARTS
 from mgn.dialects.types import element_of
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
 from mgn.passes.kernels.accumulation import accumulator, neutral
+from mgn.passes.kernels.arithmetic import power_above
 
-LEAST_ELEMENTS = 1 << 16
-"""Rows shorter than this are not worth further launches."""
+LEAST_ELEMENTS = {True: 1 << 16, False: 1 << 13}
+"""Rows shorter than this are not worth further launches, on a CPU and on a GPU."""
 
-STEP = 4096
+STEP = {True: 4096, False: 2048}
 """What the length of a part is a multiple of."""
+
+LEAST_COLUMN = 128
+"""The same of a GPU's columns, along which work-items walk."""
 
 PARTS_A_UNIT = 4
 
@@ -44,14 +48,18 @@ REDUCED = {"running_sum": "sum", "running_product": "prod"}
 
 
 def choose_part(name: str, shape: tuple[int, ...], axis: int, device: Device) -> int | None:
-    """How long the parts of a scan should be; None where the device has enough rows to work on."""
-    length = shape[axis]
+    """How long the parts of a scan should be; None where the device has enough rows to work on.
+    Along columns a work-item walks a part, and before that another one the totals of all parts.
+    """
+    length, on_cpu = shape[axis], device.is_cpu
     rows, inner = prod(shape) // max(length, 1), prod(shape[axis + 1 :])
-    wanted = PARTS_A_UNIT * device.compute_units
-    if name not in IN_PARTS or length < LEAST_ELEMENTS or inner > 1 or 2 * rows > wanted:
+    wanted, step = PARTS_A_UNIT * device.compute_units, STEP[on_cpu]
+    if name in IN_PARTS and inner > 1 and not on_cpu and length >= LEAST_COLUMN:
+        return power_above(isqrt(length))
+    if name not in IN_PARTS or length < LEAST_ELEMENTS[on_cpu] or inner > 1 or 2 * rows > wanted:
         return None
-    steps = -(-length // STEP)
-    part = STEP * -(-steps // max(wanted // rows, 1))
+    steps = -(-length // step)
+    part = step * -(-steps // max(wanted // rows, 1))
     return part if part < length else None
 
 

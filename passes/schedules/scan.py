@@ -34,8 +34,8 @@ TRIP = 1.2e-6
 GROUPS_A_UNIT = 6
 """Groups that take turns on a compute unit."""
 
-VECTORS = 2
-"""The most vectors of a work-item in a trip."""
+VECTORS, ELEMENTS = 2, 8
+"""The most vectors of a work-item in a trip, and elements of it where vectors are narrow."""
 
 
 class ScanVariant(StrEnum):
@@ -113,7 +113,8 @@ def _groups(request: Request, node: Node, parts: Parts) -> Iterator[Schedule]:
     width = dividing_lanes(last, request.number("lanes", 4))
     if parts.count > 1:
         width = dividing_lanes(parts.length, width)
-    vectors = min(VECTORS, power_above(ceil_div(parts.length, local * width)))
+    vectors = max(VECTORS, ELEMENTS // width)
+    vectors = min(vectors, power_above(ceil_div(parts.length, local * width)))
     shares = min(local, power_above(ceil_div(parts.length, vectors * width)))
     together = max(1, min(local // shares, power_below(parts.all)))
     trips = ceil_div(parts.length, shares * vectors * width)

@@ -4,27 +4,18 @@ What is added are small whole numbers, so that every order of additions gives th
 reference.
 """
 
-import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import mgn
-from mgn.dialects.kernel import DEVICES
 from mgn.dialects.types import ELEMENT_TYPES
 from tests.conftest import targets_of_the_device
+from tests.support.large_gpu import large_gpu  # noqa: F401
 
 DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
-
-H200 = DEVICES["nvidia-h200"]
-FIGURES: dict[str, Any] = {
-    "kind": "gpu", "compute_units": H200.compute_units, "bandwidth": H200.bandwidth,
-    "launch_cost": H200.launch_cost, "rates": H200.rates, "cache_gain": 1.0,
-}  # fmt: skip
 
 SIZES = [
     (1, 1), (16, 1), (64, 5), (300, 1000), (1024, 1000), (1024, 70_000), (5000, 1), (4099, 3000),
@@ -35,14 +26,6 @@ SIZES = [
 
 
 CALLS = ("scatter(x, i, s)", "scatter_add(x, i, s)", 'scatter_along(x, i, s, combine = "max")')
-
-
-@pytest.fixture
-def large_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Has kernels chosen as for an H200."""
-    path = tmp_path / "figures.json"
-    path.write_text(json.dumps(FIGURES))
-    monkeypatch.setenv("MGN_DEVICE_FIGURES", str(path))
 
 
 def drawn_ids(count: int, places: int, how: str, element: str) -> np.ndarray:
