@@ -103,13 +103,17 @@ class _Atomics:
             self.code.when(element.inside, lambda own=own: self._combine_at(*own))
 
     def _combine(self, elements: list[_Element]) -> None:
-        for element in elements:
-            self.code.when(element.inside, lambda element=element: self._combine_one(element))
+        read = [(element, self._value(element)) for element in elements]
+        for element, value in read:
+            own = element, value
+            self.code.when(element.inside, lambda own=own: self._combine_one(*own))
 
-    def _combine_one(self, element: _Element) -> None:
-        code = self.code
+    def _value(self, element: _Element) -> SSAValue:
         index = delinearised(element.number, self.src.shape)
-        value = self.job.evaluator().lanes_at(self.src, index)
+        return self.job.evaluator().lanes_at(self.src, index)
+
+    def _combine_one(self, element: _Element, value: SSAValue) -> None:
+        code = self.code
         owner = code.load(self.owners, element.cell)
         place = code.convert("index_cast", element.place, INDEX)
         code.branch(

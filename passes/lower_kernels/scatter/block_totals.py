@@ -4,6 +4,7 @@ In: a scatter's job. The group has some places along the axis, in one row of the
 the totals is up to the variant.
 """
 
+from collections.abc import Callable
 from math import prod
 
 from xdsl.dialects.builtin import i32
@@ -20,6 +21,9 @@ from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.scalar import narrowed, widened
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.scatter.joining import join
+
+UNROLLED = 8
+"""Places of a work-item that are started and written one after the other in the kernel's text."""
 
 
 class BlockTotals:
@@ -65,8 +69,7 @@ class BlockTotals:
 
     def start(self) -> None:
         """Puts what is at the places before into their totals."""
-        for step in range(ceil_div(self.block, self.items)):
-            self._start(self.item + step * self.items)
+        self._each_place(self._start)
 
     def add(self, place: SSAValue, value: SSAValue) -> None:
         """Adds to the total of a place of the block."""
@@ -75,8 +78,16 @@ class BlockTotals:
 
     def finish(self) -> None:
         """Writes the results of the places."""
-        for step in range(ceil_div(self.block, self.items)):
-            self._finish(self.item + step * self.items)
+        self._each_place(self._finish)
+
+    def _each_place(self, body: Callable[[Index], None]) -> None:
+        """Does something for each of a work-item's places."""
+        steps = ceil_div(self.block, self.items)
+        if steps <= UNROLLED:
+            for step in range(steps):
+                body(self.item + step * self.items)
+            return
+        self.code.each(0, steps, lambda step: body(self.item + step * self.items), UNROLLED)
 
     def _start(self, place: Index) -> None:
         code = self.code
