@@ -34,6 +34,9 @@ from mgn.passes.schedules.scatter import ScatterVariant
 SHORT = 128
 """Ids of a run that are added up in one chain."""
 
+AT_ONCE = 4
+"""Steps of a run that are under way together: what each reads does not depend on the one before."""
+
 
 def lower_scatter(job: Job) -> Launch:
     """Writes a scatter kernel as its schedule says."""
@@ -123,12 +126,12 @@ def _run_combined(code: Code, evaluator: Evaluator, node: Node, index: Indices) 
     first, last = bound(0), bound(1)
     sums = [node.element.is_float and node.values["combine"] == ADD]
     if count <= SHORT or not sums[0]:
-        return code.loop(first, last, step, [before])[0]
+        return code.loop(first, last, step, [before], unroll=AT_ONCE)[0]
     short = code.is_below(last - first, SHORT, 1)
     return code.branch(
         short,
-        lambda: code.loop(first, last, step, [before]),
-        lambda: long_loop(code, first, last, step, [before], sums),
+        lambda: code.loop(first, last, step, [before], unroll=AT_ONCE),
+        lambda: long_loop(code, first, last, step, [before], sums, AT_ONCE),
     )[0]
 
 
