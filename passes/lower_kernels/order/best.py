@@ -3,10 +3,12 @@
 It goes over the run a tile at a time. What is before the last of the best is put behind them in
 local memory, at places that work-items count together. When there might be no room for what the
 next tile has, a network sorts all, and those behind the best few are dropped. In a row of random
-order that happens seldom.
+order that happens seldom. Tiles are visited far from one another, so that it happens seldom in a
+row that is in order, too, whichever way. A record has its position, by which equal ones are told
+apart: the order of visits changes nothing.
 """
 
-from math import log2
+from math import gcd, log2
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32
@@ -20,6 +22,16 @@ from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.order.keys import Record
 from mgn.passes.lower_kernels.order.networks import sort_slots
 from mgn.passes.lower_kernels.order.rows import OrderedRows
+
+GOLDEN = 0.618
+"""The share of all tiles that lie between one visit and the next: the golden section keeps visits
+farthest from all that were before.
+"""
+
+
+def stride_over(tiles: int) -> int:
+    """How many tiles on the next visit is, round and round, so that each is visited once."""
+    return next(n for n in range(max(round(GOLDEN * tiles), 1), 2 * tiles) if gcd(n, tiles) == 1)
 
 
 def lower_best(job: Job) -> Launch:
@@ -46,7 +58,12 @@ class _Best:
         code.barrier()
         length = rows.runs.length
         tiles = ceil_div(length, self.tile)
-        code.loop(0, tiles, self._look, [self.zero, *rows.records.absent()])
+        stride = stride_over(tiles)
+
+        def visit(turn: Index, held: list[SSAValue]) -> list[SSAValue]:
+            return self._look(turn * stride % tiles, held)
+
+        code.loop(0, tiles, visit, [self.zero, *rows.records.absent()])
         self._sort()
 
         def put(step: Index) -> None:
