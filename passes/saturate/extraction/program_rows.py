@@ -22,7 +22,8 @@ The order is by the last class that a candidate reads: then few kernels are befo
 what they write.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from array import array
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,21 +35,16 @@ RowArrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Columns, values, starts, least and greatest values of rows."""
 
 
-_NUMBERS, _FLOATS = np.empty(0, np.int64), np.empty(0)
-
-
 @dataclass
 class Rows:
     """Rows of a sparse matrix, with the least and the greatest value of each."""
 
-    starts: list[int] = field(default_factory=lambda: [0])
-    columns: list[int] = field(default_factory=list[int])
-    values: list[float] = field(default_factory=list[float])
-    lower: list[float] = field(default_factory=list[float])
-    upper: list[float] = field(default_factory=list[float])
-    _arrays: RowArrays = field(
-        default_factory=lambda: (_NUMBERS, _FLOATS, _NUMBERS, _FLOATS, _FLOATS)
-    )
+    starts: "array[int]" = field(default_factory=lambda: array("q", [0]))
+    columns: "array[int]" = field(default_factory=lambda: array("q"))
+    values: "array[float]" = field(default_factory=lambda: array("d"))
+    lower: "array[float]" = field(default_factory=lambda: array("d"))
+    upper: "array[float]" = field(default_factory=lambda: array("d"))
+    _arrays: RowArrays | None = None
 
     def add(self, entries: Mapping[int, float], lower: float, upper: float = float("inf")) -> None:
         """Adds a row: the values of its columns, and what their sum may be."""
@@ -58,10 +54,28 @@ class Rows:
         self.lower.append(lower)
         self.upper.append(upper)
 
+    def compare(self, less: "array[int]", *more: "array[int]") -> None:
+        """Adds a row: what is in some columns is no more than what is in others, none of which is
+        given twice.
+        """
+        count = len(self.columns)
+        for columns in more:
+            self.columns += columns
+        self.values += array("d", [1.0]) * (len(self.columns) - count)
+        self.columns += less
+        self.values += array("d", [-1.0]) * len(less)
+        self.starts.append(len(self.columns))
+        self.lower.append(0.0)
+        self.upper.append(float("inf"))
+
     def extend(self, others: "Rows") -> None:
         """Adds all rows of others."""
-        for row in range(len(others.lower)):
-            self.add(others.entries(row), others.lower[row], others.upper[row])
+        count = len(self.columns)
+        self.starts.extend([count + start for start in others.starts[1:]])
+        self.columns += others.columns
+        self.values += others.values
+        self.lower += others.lower
+        self.upper += others.upper
 
     def violated(self, values: np.ndarray, by: float) -> list[dict[int, float]]:
         """The rows whose least value is missed by more than that."""
@@ -72,27 +86,18 @@ class Rows:
         return [self.entries(int(row)) for row in np.flatnonzero(sums < lower - by)]
 
     def arrays(self) -> RowArrays:
-        """The rows as arrays; those that were added since are written behind the others."""
-        columns, values, starts, lower, upper = self._arrays
-        if len(lower) != len(self.lower):
-            self._arrays = (
-                _longer(columns, self.columns),
-                _longer(values, self.values),
-                _longer(starts, self.starts),
-                _longer(lower, self.lower),
-                _longer(upper, self.upper),
-            )
-        return self._arrays
+        """The rows as arrays."""
+        known = self._arrays
+        if known is None or len(known[3]) != len(self.lower):
+            parts = self.columns, self.values, self.starts, self.lower, self.upper
+            columns, values, starts, lower, upper = map(np.array, parts)
+            known = self._arrays = columns, values, starts, lower, upper
+        return known
 
     def entries(self, row: int) -> dict[int, float]:
         """What a row has in its columns."""
         here = slice(self.starts[row], self.starts[row + 1])
         return dict(zip(self.columns[here], self.values[here], strict=True))
-
-
-def _longer(known: np.ndarray, items: Sequence[float]) -> np.ndarray:
-    """An array with the items behind those that it has."""
-    return np.concatenate((known, np.array(items[len(known) :], known.dtype)))
 
 
 @dataclass(frozen=True)
@@ -151,28 +156,28 @@ class _RowWriter:
             key: {number: self.taken[key, number] for number in numbers}
             for key, numbers in self.writers.items()
         }
+        self.apart: dict[tuple[int, int | None], array[int]] = {}
+        self.both: dict[tuple[int, int], list[tuple[int, int]]] = {}
 
     def rows(self) -> Rows:
         rows = Rows()
-        for key, numbers in self.writers.items():
-            every = dict.fromkeys((self.taken[key, number] for number in numbers), 1.0)
+        for key, sources in self.sources.items():
+            every = dict.fromkeys(sources.values(), 1.0)
             rows.add(every, float(self.needs.forced >> key & 1), 1.0)
         for number, results in enumerate(self.problem.results):
             if len(results) > 1:
                 for key in results:
-                    rows.add({number: 1.0, self.taken[key, number]: -1.0}, 0.0)
+                    rows.compare(array("q", [self.taken[key, number]]), array("q", [number]))
         for key in self.writers:
             for item, reading in self._reading(key, self._direct(key)).items():
                 if item not in self.free:
-                    row = dict.fromkeys(self._sources(key, item, reading).values(), 1.0)
-                    rows.add(self._without(row, key, reading), 0.0)
+                    rows.compare(self._by(key, reading), self._from(key, item, reading))
         return rows
 
     def detours(self) -> Rows:
         rows = Rows()
         for key in self.writers:
-            for row in self._detours(key, self._direct(key)):
-                rows.add(row, 0.0)
+            self._add_detours(key, self._direct(key), rows)
         return rows
 
     def _direct(self, key: int) -> dict[int, set[int]]:
@@ -193,32 +198,45 @@ class _RowWriter:
                 nearest &= ~(must[item] & ~(1 << item))
         return {**direct, **{item: set(self.writers[key]) for item in bits_of(nearest)}}
 
-    def _sources(self, key: int, item: int, reading: Set[int]) -> dict[int, int]:
-        """From where `item` can be taken by these writers of `key`, as candidates and columns:
-        those that write `key` too do not stand before these writers in the order.
+    def _by(self, key: int, reading: Set[int]) -> "array[int]":
+        """The columns of `key` from these writers of it."""
+        sources = self.sources[key]
+        return array("q", [sources[number] for number in reading])
+
+    def _from(
+        self, key: int, item: int, reading: Set[int], other: int | None = None
+    ) -> "array[int]":
+        """The columns of `item` by which these writers of `key` can take it: candidates that write
+        `key` too do not stand before these writers in the order. Only those of candidates that have
+        nothing to do with an `other` class, where one is given.
         """
-        sources = self.sources.get(item, {})
+        columns = self._apart(item, other)
         if key not in self.beside.get(item, ()):
-            return sources
+            return columns
+        both = self.both.get((key, item))
+        if both is None:
+            place, sources = self.place, self.sources[item]
+            both = [(place[n], sources[n]) for n in self.writers[key] if n in sources]
+            self.both[key, item] = both
         first = min([self.place[number] for number in reading])
-        return {
-            number: column
-            for number, column in sources.items()
-            if key not in self.writes[number] or self.place[number] >= first
-        }
+        before = {column for place, column in both if place < first}
+        if not before:
+            return columns
+        return array("q", [column for column in columns if column not in before])
 
-    def _without(self, row: dict[int, float], key: int, reading: Set[int]) -> dict[int, float]:
-        """The row less what is taken of `key` from those who need it."""
-        columns = self.sources[key]
-        for number in reading:
-            column = columns[number]
-            row[column] = row.get(column, 0.0) - 1.0
-        return row
+    def _apart(self, item: int, other: int | None) -> "array[int]":
+        """The columns of `item` from candidates that have nothing to do with another class."""
+        found = self.apart.get((item, other))
+        if found is None:
+            near, sources = self.near, self.sources.get(item, {}).items()
+            found = array("q", [column for n, column in sources if other not in near[n]])
+            self.apart[item, other] = found
+        return found
 
-    def _detours(self, key: int, direct: Mapping[int, set[int]]) -> Iterator[dict[int, float]]:
-        """The rows for what some writers of `key` read, and others through what they read."""
+    def _add_detours(self, key: int, direct: Mapping[int, set[int]], rows: Rows) -> None:
+        """Adds rows for what some writers of `key` read, and others through what they read."""
         through: dict[int, list[int]] = {}
-        nobody, near = set[int](), self.near
+        nobody = set[int]()
         for middle, reading in direct.items():
             for item in self.around.get(middle, ()):
                 if item not in (key, middle) and not reading <= direct.get(item, nobody):
@@ -229,9 +247,5 @@ class _RowWriter:
                 ways.append(middles)
             for way in ways:
                 reading = direct.get(item, nobody).union(*[direct[middle] for middle in way])
-                row = dict.fromkeys(self._sources(key, item, reading).values(), 1.0)
-                for middle in way:
-                    for number, column in self._sources(key, middle, reading).items():
-                        if item not in near[number]:
-                            row[column] = 1.0
-                yield self._without(row, key, reading)
+                on_way = [self._from(key, middle, reading, item) for middle in way]
+                rows.compare(self._by(key, reading), self._from(key, item, reading), *on_way)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from array import array
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,19 @@ def test_the_solver_prints_nothing_since_results_are_on_standard_output() -> Non
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_rows_that_are_compared_or_taken_from_others_are_those_added_one_by_one() -> None:
+    added, compared, taken = Rows(), Rows(), Rows()
+    added.add({0: 1.0}, 1.0, 2.0)
+    added.add({1: 1.0, 3: 1.0, 2: -1.0, 0: -1.0}, 0.0)
+    compared.compare(array("q", [2, 0]), array("q", [1]), array("q", [3]))
+    taken.add({0: 1.0}, 1.0, 2.0)
+    before = taken.arrays()
+    taken.extend(compared)
+    assert len(before[0]) == 1
+    assert [part.tolist() for part in taken.arrays()] == [p.tolist() for p in added.arrays()]
+    assert taken.entries(1) == {1: 1.0, 3: 1.0, 2: -1.0, 0: -1.0}
 
 
 class Circling:
