@@ -80,11 +80,11 @@ def extract_joined(
     few = len(found.candidates) <= LARGE
     first = extractor.best(begun, rings=not few)
     if few and first.gap > PROVED and not first.budget_spent:
-        tried, count = found.only(found.candidates), len(found.candidates)
-        joined = Joins(view, tried, first, device, limits).joined()
+        count = len(found.candidates)
+        joined = Joins(view, found, first, device, limits).joined()
         if not _is_as_near(joined, first):
-            _enter(found, tried.candidates[count:])
             return _proved_again(view, found, (first, joined), device, limits, work, extractor)
+        found.leave_out_from(count)
         first = extractor.best(begun)
     return join_chosen(view, found, first, device, limits, work, extractor)
 
@@ -100,10 +100,12 @@ def offer_joins(
     another choice it could wait for itself, and that ties many classes together. Given are the
     kernels that are chosen then, and after them those that were before.
     """
-    tried, reach, count = found.only(found.candidates), Reach(view), len(found.candidates)
-    joined = Joins(view, tried, Extraction(chosen, 0.0, 0, 0), device, limits).joined()
+    reach, count = Reach(view), len(found.candidates)
+    joined = Joins(view, found, Extraction(chosen, 0.0, 0, 0), device, limits).joined()
+    made = found.candidates[count:]
+    found.leave_out_from(count)
     entered = {number: number for number in range(count)}
-    for joint in tried.candidates[count:]:
+    for joint in made:
         if not any(reach.depends(item, key) for item in joint.inputs for key in joint.results):
             added = found.add(joint.template, joint.classes)
             added.price = joint.price
@@ -207,24 +209,17 @@ def _with_any_two(
     count = len(found.candidates)
     if count > FEW or work.left <= 0.0:
         return extraction
-    wider = found.only(found.candidates)
-    Joins(view, wider, extraction, device, limits).offer()
-    if len(wider.candidates) == count:
+    Joins(view, found, extraction, device, limits).offer()
+    if len(found.candidates) == count:
         return extraction
     with work.shared(LOOK):
-        other = extract(wider, work)
-    better = Joins(view, wider, other, device, limits).joined()
+        other = extract(found, work)
+    better = Joins(view, found, other, device, limits).joined()
     worth = PROVED if _is_as_near(better, extraction) else NEAR
     if better.selection.cost >= extraction.selection.cost * (1.0 - worth):
+        found.leave_out_from(count)
         return extraction
-    _enter(found, wider.candidates[count:])
     return better
-
-
-def _enter(found: CandidateSet, candidates: Sequence[Candidate]) -> None:
-    """Enters candidates of another set, at their prices there."""
-    for candidate in candidates:
-        found.add(candidate.template, candidate.classes).price = candidate.price
 
 
 class Joins:

@@ -113,6 +113,23 @@ def test_kernels_joined_before_the_first_proof_make_choices_cheaper(
     assert cheaper >= 5
 
 
+@BOTH
+def test_what_is_tried_and_left_out_again_writes_nothing(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chosen_joins, "WIDE", -1)
+    for name, graph in graphs():
+        view = saturated_view(graph)
+        found = find_candidates(view, device, Reach(view), NARROW)
+        extract_joined(view, found, device, NARROW)
+        writers: dict[int, list[int]] = {}
+        for number, candidate in enumerate(found.candidates):
+            assert candidate.number == number, name
+            for key in candidate.results:
+                writers.setdefault(key, []).append(number)
+        assert found.writers == writers, name
+
+
 @pytest.mark.parametrize(
     ("width", "work", "is_tried"), [(20, 2.0, True), (21, 2.0, False), (20, 0.0, False)]
 )
