@@ -6,6 +6,8 @@ Out: a value that needs no IR.
 """
 
 import hashlib
+import re
+from array import array
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,6 +29,9 @@ RESIDENT = "// resident"
 """The first line of a program whose work-groups wait for one another: no more may be launched than
 run at once, and its last argument is the counter that they meet at.
 """
+
+_MAGIC, _HEADER, _NAME, _ENTRY_POINT = 0x07230203, 5, 5, 15
+"""How SPIR-V begins, words before its first instruction, and the numbers of two instructions."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,15 @@ class KernelSignature:
         """What is built: source text, or the words of SPIR-V."""
         return self.source if self.il is None else self.il
 
+    @property
+    def nameless(self) -> bytes:
+        """What is built, with nothing in the place of the kernel's name: kernels that differ in
+        their names alone have it equal.
+        """
+        if self.il is None:
+            return re.sub(rf"\b{re.escape(self.name)}\b", "\0", self.source).encode()
+        return _without_names(self.il)
+
     @cached_property
     def digest(self) -> str:
         """A key for caches: equal signatures have equal digests, in every process."""
@@ -91,3 +105,25 @@ class KernelSignature:
             *(f"{item.access} {item.element} {item.count}" for item in self.arguments),
         )
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _without_names(il: bytes) -> bytes:
+    """SPIR-V without the names of its values and of its entry point; as it is where its words are
+    not in this machine's order.
+    """
+    words = array("I", il if len(il) % 4 == 0 else b"")
+    if words[:1] != array("I", [_MAGIC]):
+        return il
+    kept, at = words[:_HEADER], _HEADER
+    while at < len(words):
+        size = max(words[at] >> 16, 1)
+        instruction, code = words[at : at + size], words[at] & 0xFFFF
+        if code == _ENTRY_POINT:
+            end = next(
+                (n for n in range(3, size) if 0 in instruction[n : n + 1].tobytes()), size - 1
+            )
+            kept += array("I", [code]) + instruction[1:3] + instruction[end + 1 :]
+        elif code != _NAME:
+            kept += instruction
+        at += size
+    return kept.tobytes()

@@ -28,6 +28,7 @@ from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.launching.profile import LaunchTime
 from mgn.runtime.launching.session import Session, States
 from mgn.runtime.launching.watched import WatchedExecutable as DeviceExecutable
+from mgn.runtime.memory import DeviceMemory, bytes_together
 
 MOST_SEEDS = 1 << 64
 
@@ -106,9 +107,14 @@ class Executable(Described):
         return self._executable
 
     @property
+    def memories(self) -> list[DeviceMemory]:
+        """The buffers of each plan that it runs."""
+        return [self._executable.memory]
+
+    @property
     def allocated(self) -> int:
-        """Bytes of device memory in use."""
-        return self._executable.allocated
+        """Bytes of device memory in use; what several plans share counts once."""
+        return bytes_together(self.memories)
 
     @property
     def held_bytes(self) -> int:

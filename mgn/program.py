@@ -18,6 +18,7 @@ from mgn.parameters import Parameters
 from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.host_arrays import nearest, shown
 from mgn.runtime.launching.session import States
+from mgn.runtime.memory import bytes_together
 
 
 class NoGraph(MgnError, KeyError):
@@ -30,9 +31,9 @@ class NoGraph(MgnError, KeyError):
 class Program(Mapping[str, Executable]):
     """The executables of several graphs by name, which share parameters and states.
 
-    Each of these is on the device once. `params` and `state` hold those of all graphs.
-    `companions` are executables that were compiled to work on what these graphs give; `turn` is
-    whoever began anew with the states last.
+    Each of these is on the device once, and so is what is made of parameters alike. `params` and
+    `state` hold those of all graphs. `companions` are executables that were compiled to
+    work on what these graphs give; `turn` is whoever began anew with the states last.
     """
 
     def __init__(self, executables: Mapping[str, Executable], params: Parameters) -> None:
@@ -68,8 +69,8 @@ class Program(Mapping[str, Executable]):
     @property
     def allocated(self) -> int:
         """Bytes of device memory in use; what graphs share counts once."""
-        own = sum(item.allocated - item.held_bytes for item in self._executables.values())
-        return own + self.params.session.held_bytes
+        found = self._executables.values()
+        return bytes_together(memory for item in found for memory in item.memories)
 
     def reset(self) -> None:
         """Gives every state its first value."""

@@ -2,7 +2,8 @@
 
 In: a `SizePlan` and the way to compile a recipe. Out: `SizedExecutable`, called like any other. A
 run goes to the program for the least bucket that has room for it: inputs are padded, results are
-cut. A size that no bucket does for gets a program of its own. Parameters and states are shared.
+cut. A size that no bucket does for gets a program of its own. Parameters and states are shared, and
+what is made of parameters alike.
 """
 
 import threading
@@ -25,6 +26,7 @@ from mgn.runtime.devices import ComputeDevice
 from mgn.runtime.host_arrays import check_inputs, fitting
 from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.launching.profile import LaunchTime
+from mgn.runtime.memory import DeviceMemory
 from mgn.sizes.plan import SizePlan, Way
 
 MOST_OWN = 8
@@ -99,10 +101,10 @@ class SizedExecutable(Executable):
             return kept[size]
 
     @property
-    def allocated(self) -> int:
-        """Bytes of device memory in use by all programs; what they share counts once."""
-        programs = [item for item in self.programs.values() if item is not self]
-        return super().allocated + sum(item.allocated - item.held_bytes for item in programs)
+    def memories(self) -> list[DeviceMemory]:
+        """The buffers of all programs' plans."""
+        others = [item for item in self.programs.values() if item is not self]
+        return [*super().memories, *(memory for item in others for memory in item.memories)]
 
     def run(
         self, inputs: Mapping[str, Any], *, profile: bool = False, seed: int | None = None

@@ -8,7 +8,7 @@ either side, so that a kernel which leaves its buffer is found out and named.
 
 import contextlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mgn.codegen.launch_plan import BufferKind, BufferPlan, LaunchPlan
+from mgn.runtime.derived import Derived, DerivedHolder, DerivedKey
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError, GuardError
 from mgn.runtime.host_arrays import DTYPES, as_bytes
@@ -73,15 +74,19 @@ class Holder(Protocol):
         """
         ...
 
+    @property
+    def derived(self) -> DerivedHolder: ...
+
 
 class DeviceMemory:
     """One buffer a planned buffer; constants are filled, views lie in the arena.
 
     What is derived has buffers of its own, as parameters have: it outlives a run. `holder` has the
-    buffers of parameters and states, which may be those of other plans too. What preparing launches
-    alone name has no buffer between preparations, which `lend` makes. On a CPU, the arena lies in
-    memory of the host, and small inputs lie together in a block of it: `arena` and `inputs` are
-    None elsewhere.
+    buffers of parameters and states, and of what has one of the `keys`: they may be those of other
+    plans too. What preparing launches alone name has no buffer between preparations, which `lend`
+    makes. `derived` are the derived buffers that are held, by their numbers. On a CPU, the arena
+    lies in memory of the host, and small inputs lie together in a block of it: `arena` and `inputs`
+    are None elsewhere.
     """
 
     arena: HostBlock | None = None
@@ -94,9 +99,12 @@ class DeviceMemory:
         context: Any,
         queue: Any,
         holder: Holder | None = None,
+        keys: Mapping[int, DerivedKey] | None = None,
     ) -> None:
         cl = opencl()
         self._plan = plan
+        self._keys = keys or {}
+        self.derived: dict[int, Derived] = {}
         self._passing = frozenset[int]() if holder is None else plan.passing
         self._holder = holder
         self._owner: object = None
@@ -126,7 +134,28 @@ class DeviceMemory:
     @property
     def allocated(self) -> int:
         """Bytes of device memory in use."""
-        return planned_bytes(self._plan) + self._extra
+        return self.own_bytes + sum(self.shared.values())
+
+    @property
+    def own_bytes(self) -> int:
+        """Bytes of what no other plan may hold too."""
+        held = sum(size for _, size in self._may_be_shared())
+        return planned_bytes(self._plan) + self._extra - held
+
+    @property
+    def shared(self) -> dict[Hashable, int]:
+        """Bytes of what other plans of the session may hold too, by what it is: parameters and
+        states, by kind and name, and what is derived.
+        """
+        return dict(self._may_be_shared())
+
+    def _may_be_shared(self) -> Iterator[tuple[Hashable, int]]:
+        passing = self._plan.passing
+        for number, buffer in enumerate(self._plan.buffers):
+            if number in self.derived:
+                yield self.derived[number].key, buffer_bytes(buffer)
+            elif buffer.kind in (BufferKind.PARAM, BufferKind.STATE) and number not in passing:
+                yield (buffer.kind, buffer.name), buffer_bytes(buffer)
 
     def upload(self, number: int, array: np.ndarray) -> Any:
         """Begin to copy an array to a buffer. The event holds the array; dropping it waits."""
@@ -182,6 +211,10 @@ class DeviceMemory:
     def _own(self, number: int) -> Any:
         """The buffer of what lies outside the arena; None where it is only lent."""
         buffer, resident = self._plan.buffers[number], number not in self._passing
+        if self._holder is not None and resident and number in self._keys:
+            key = self._keys[number]
+            self.derived[number] = self._holder.derived.hold(key, lambda: self._made(buffer))
+            return self.derived[number].buffer
         if self._holder is None or buffer.kind not in (BufferKind.PARAM, BufferKind.STATE):
             return self._made(buffer) if resident else None
         return self._holder.hold(buffer, lambda: self._made(buffer), self._owner, resident)
@@ -318,6 +351,16 @@ def _pattern(size: int) -> np.ndarray:
 def guard_is_wanted() -> bool:
     """Whether MGN_GUARD asks for guard zones."""
     return switched_on(GUARD_VARIABLE, False)
+
+
+def bytes_together(memories: Iterable[DeviceMemory]) -> int:
+    """Bytes in use by plans of one session; what they share counts once."""
+    shared: dict[Hashable, int] = {}
+    own = 0
+    for memory in memories:
+        own += memory.own_bytes
+        shared |= memory.shared
+    return own + sum(shared.values())
 
 
 def planned_bytes(plan: LaunchPlan) -> int:

@@ -17,6 +17,7 @@ from mgn.codegen.signature import KernelSignature
 from mgn.dialects.checks import check_message, is_check
 from mgn.runtime.block_parameters import whole_name, whole_types
 from mgn.runtime.cache import KernelCache
+from mgn.runtime.derived import DerivedKey, derived_keys
 from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.errors import InputError, RuntimeFault
 from mgn.runtime.host_arrays import check_inputs
@@ -79,10 +80,13 @@ class Executable:
         self.build = build_kernels(signatures, self.device, self._context, cache, options)
         guarded = guard_is_wanted() if guard is None else guard
         memory_class = GuardedMemory if guarded else DeviceMemory
-        self._memory = memory_class(plan, self.device, self._context, self._queue, self.session)
+        keys = derived_keys(plan, kernels, options)
+        self._memory = memory_class(
+            plan, self.device, self._context, self._queue, self.session, keys
+        )
         self._queue.finish()
         self._inputs = list(plan.of_kind(BufferKind.INPUT))
-        self._params = {buffer.name: number for number, buffer in plan.of_kind(BufferKind.PARAM)}
+        self._params = [buffer.name for _, buffer in plan.of_kind(BufferKind.PARAM)]
         self._states = {buffer.name: number for number, buffer in plan.of_kind(BufferKind.STATE)}
         steps = [self._bind(step, kernels) for step in plan.steps]
         accesses = {name: kernels[name].accesses for name in used}
@@ -101,13 +105,17 @@ class Executable:
         self._runs = 0
         self._kernels = kernels
         self._is_resident = any(signature.is_resident for signature in signatures)
-        self.preparation = Preparation(plan)
-        self.session.listen(self)
+        self.preparation = Preparation(plan, self._memory.derived, self.session.derived)
 
     @property
     def parameters(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Name to element and shape of every parameter that the graph reads."""
         return whole_types(self._types(BufferKind.PARAM))
+
+    @property
+    def memory(self) -> DeviceMemory:
+        """The buffers of the plan."""
+        return self._memory
 
     @property
     def allocated(self) -> int:
@@ -119,12 +127,8 @@ class Executable:
         """Bytes of the parameters and states that runs need, which executables of one session
         share.
         """
-        kinds, passing = (BufferKind.PARAM, BufferKind.STATE), self.plan.passing
-        return sum(
-            buffer_bytes(buffer)
-            for number, buffer in enumerate(self.plan.buffers)
-            if buffer.kind in kinds and number not in passing
-        )
+        shared = self._memory.shared.items()
+        return sum(size for item, size in shared if not isinstance(item, DerivedKey))
 
     @property
     def states(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -145,11 +149,6 @@ class Executable:
     def get_param(self, name: str) -> np.ndarray:
         """A copy of a parameter's value. InputError where there is none of that name."""
         return self.session.get(BufferKind.PARAM, name)
-
-    def parameter_changed(self, name: str) -> None:
-        """Notes that a parameter of the session has another value now."""
-        if name in self._params:
-            self.preparation.parameter_changed(self._params[name])
 
     def run(self, inputs: Mapping[str, Any], *, profile: bool = False) -> dict[str, np.ndarray]:
         """Run the graph. With `profile`, the time of each launch is in `self.profile` afterwards.
@@ -280,6 +279,7 @@ class Executable:
         if not steps:
             return
         start = time.perf_counter()
+        self.preparation.begin(steps)
         last = {item: n for n, step in enumerate(steps) for item in self._passing(step)}
         lent: dict[int, Any] = {}
         begun: list[Any] = []
@@ -298,7 +298,7 @@ class Executable:
             begun.append(launch)
             done += [item for item in self._passing(step) if last[item] == number]
         self._queue.finish()
-        self.preparation.done(len(steps), time.perf_counter() - start)
+        self.preparation.done(steps, time.perf_counter() - start)
 
     def _passing(self, step: int) -> list[int]:
         """What a preparing launch names that has no buffer of its own."""

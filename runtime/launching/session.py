@@ -1,7 +1,8 @@
 """What the executables of one device share: a context, a queue, and tensors that are held by name.
 
 In: a device, and the parameters and states that executables plan. Out: `Session`, in which a
-parameter or a state is one buffer for all that name it, and `States`, which reads and sets states.
+parameter or a state is one buffer for all that name it, and what is made of parameters alike is one
+too; and `States`, which reads and sets states.
 """
 
 import threading
@@ -9,8 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
-from weakref import WeakSet
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from mgn.codegen.launch_plan import BufferKind, BufferPlan
 from mgn.diagnostics import WrongType
 from mgn.dialects.block_formats import BlockFormat, join_parts, part_name
 from mgn.runtime.block_parameters import format_of, parts_of_value, whole_name, whole_plan
+from mgn.runtime.derived import DerivedBuffers
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
 from mgn.runtime.host_arrays import (
@@ -40,14 +41,6 @@ ARRIVALS_BYTES = 128
 
 HELD_KINDS = {BufferKind.PARAM: "parameter", BufferKind.STATE: "state"}
 """The kinds of buffers that are held by name, and what messages call them."""
-
-
-class Listener(Protocol):
-    """Hears of parameters that were set."""
-
-    def parameter_changed(self, name: str) -> None:
-        """Called, while the session is locked, once a parameter has another value."""
-        ...
 
 
 @dataclass
@@ -84,11 +77,7 @@ class Session:
         self._held: dict[Key, Held] = {}
         self._arrivals: Any = None
         self._first: dict[str, Callable[[], np.ndarray]] = {}
-        self._listeners: WeakSet[Listener] = WeakSet()
-
-    def listen(self, listener: Listener) -> None:
-        """Tells a listener, for as long as it lives, of parameters that are set."""
-        self._listeners.add(listener)
+        self.derived = DerivedBuffers()
 
     def begin_with(self, name: str, first: Callable[[], np.ndarray]) -> None:
         """Gives a state another first value than zeros; it is drawn when it is needed."""
@@ -315,8 +304,7 @@ class Session:
         if kind is BufferKind.STATE:
             self.lost.discard(name)
             return
-        for listener in self._listeners:
-            listener.parameter_changed(name)
+        self.derived.parameter_changed(name)
 
     def _find(self, kind: BufferKind, name: str) -> Held:
         """What is held of a name. NoParameter where nothing is."""

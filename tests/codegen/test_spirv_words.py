@@ -3,14 +3,25 @@
 import random
 import struct
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.codegen.spirv.spirv import SpirvError, deserialise, entry_points, module_bytes
+from mgn.codegen.opencl.opencl import signature as opencl_signature
+from mgn.codegen.spirv.spirv import (
+    SpirvError,
+    deserialise,
+    entry_points,
+    module_bytes,
+    signature,
+)
 from mgn.dialects import spirv
+from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.spirv import INSTRUCTIONS
 from mgn.modules.dialect_table import make_context
 from mgn.passes.convert_kernel_to_spirv import convert
@@ -58,6 +69,27 @@ def test_a_module_that_is_read_back_is_the_same_module() -> None:
     assert module_bytes(module) == words
     numbers = [op.literals for op in module.instructions if op.row.name == "OpConstant"]
     assert (struct.unpack("<Q", struct.pack("<d", 0.1))) in numbers
+
+
+@pytest.mark.parametrize("form", [signature, opencl_signature])
+def test_names_are_in_no_nameless_program_and_all_else_is(form: Callable[..., Any]) -> None:
+    def nameless(text: str) -> bytes:
+        func = kernel(text)
+        given = (func, convert([func])) if form is signature else (func, DEVICES["cpu"])
+        return form(*given).nameless
+
+    found = nameless(ADD)
+    for name in ("a", "add_", "pointwise_add_of_many_words_12"):
+        assert nameless(ADD.replace("@add", f"@{name}")) == found
+    assert b"add" not in found.replace(b"addf", b"")
+    for change in (("0.1", "0.2"), ("addf", "mulf"), ("%v, %a", "%v, %v")):
+        assert nameless(ADD.replace(*change)) != found
+
+
+def test_words_in_another_order_are_their_own_nameless_program() -> None:
+    own = signature(kernel(ADD), convert([kernel(ADD)]))
+    for words in (b"", b"odd", struct.pack(">5I", *struct.unpack("<5I", HEADER))):
+        assert replace(own, il=words).nameless == words
 
 
 def test_a_binary_of_the_other_byte_order_is_the_same_module() -> None:
