@@ -39,9 +39,9 @@ from mgn.passes.schedules.core.packed_blocking import PANELS, panel_steps
 TO_PANELS = "to_panels"
 """The fact of a kernel that packs."""
 
-LEAST_ROWS, LEAST_ROWS_ONCE = 384, 16
-"""The fewest rows for which packing pays: in every run, and where parameters are packed once. With
-fewer rows, few blocks share a panel.
+LEAST_ROWS = 384
+"""The fewest rows for which packing pays in every run: with fewer, few blocks share a panel. Where
+parameters are packed once, it does for any number of rows.
 """
 
 LEAST_SIZE = 64
@@ -58,20 +58,22 @@ def choose_panels(
     many steps a panel should have, `across` how many columns it has.
     """
     steps = panel_steps(depth, most) if depth else None
-    if steps is None or min(columns, depth) < max(LEAST_SIZE, across) or rows < LEAST_ROWS_ONCE:
+    if steps is None or min(columns, depth) < max(LEAST_SIZE, across):
         return None
-    return PackedOperand(steps, across, rows < LEAST_ROWS)
+    return PackedOperand(steps, across, rows < LEAST_ROWS, rows == 1)
 
 
 @dataclass(frozen=True)
 class PackedOperand:
     """A product whose right operand is packed into panels. `once`: this pays only where the panels
-    are made once, of parameters.
+    are made once, of parameters. `single`: there is a single row, so that little is gained: not the
+    memory for panels of what a run reads as it lies, too.
     """
 
     steps: int
     columns: int
     once: bool = False
+    single: bool = False
 
     @property
     def text(self) -> str:

@@ -68,6 +68,10 @@ class NewValues:
     def is_prepared(self, name: int) -> bool:
         return self.traits[name].prepared if name < len(self.traits) else name in self.prepared
 
+    def is_gathered(self, name: int) -> bool:
+        """Whether a value is made from one of which runs take rows where it lies."""
+        return any(self.traits[item].gathered for item in self.made_from(name))
+
     def is_written(self, name: int) -> bool:
         """Whether a kernel has to write the value before it can be read."""
         return name >= len(self.traits) or not self.traits[name].in_memory
@@ -144,7 +148,7 @@ class Arranger:
     ) -> list[Template]:
         """The kernels of an arrangement; none where one of them cannot be."""
         spreads = isinstance(arrangement, TransformedFilters)
-        if (spreads and not self.view.spreads) or self._packs_each_run(
+        if (spreads and not self.view.spreads) or self._packs_in_vain(
             arrangement, template, values
         ):
             return []
@@ -177,10 +181,12 @@ class Arranger:
         names = [self.view.signatures[node[1]].name for node in piece.body]
         return names == [ROUNDING] and all(map(values.is_written, piece.reads))
 
-    def _packs_each_run(
+    def _packs_in_vain(
         self, arrangement: Arrangement, template: Template, values: NewValues
     ) -> bool:
-        """Whether what is worth packing once would be packed in every run."""
+        """Whether what is worth packing once would be packed in every run, or for a single row be
+        there twice.
+        """
         if isinstance(arrangement, PackedWeights):
             side = 0
         elif isinstance(arrangement, TransformedFilters) or (
@@ -190,7 +196,9 @@ class Arranger:
         else:
             return False
         packed = next(node[2][side] for node in template.body if node[0] == template.form.heavy)
-        return not (self.view.prepares and values.is_prepared(packed))
+        twice = isinstance(arrangement, PackedOperand) and arrangement.single
+        twice = twice and values.is_gathered(packed)
+        return twice or not (self.view.prepares and values.is_prepared(packed))
 
     def _placed(self, piece: Piece, names: Sequence[int], values: NewValues) -> Template:
         """A kernel of an arrangement over names of a cut list and what it makes."""

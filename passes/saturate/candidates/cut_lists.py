@@ -191,12 +191,12 @@ class CutBuilder:
         views = value.leaf is None and not names.isdisjoint(VIEWS)
         beside = TOTALS in names
         moves = value.leaf is None and names <= MOVEMENT
-        key = (id(value.type), *rest, views, beside, moves, takers)
+        key = (id(value.type), *rest, views, beside, moves, takers, value.gathered)
         known = self.known_traits.get(key)
         if known is None:
             known = self.known_traits[key] = self._note_traits(
                 value,
-                Traits(value.type, *rest, views=views, beside=beside, moves=moves, takers=takers),
+                Traits(value.type, *rest, False, views, beside, moves, takers, value.gathered),
             )
         self.traits[value.key], self.traits_of[value.key] = known
         return known[1]

@@ -34,7 +34,8 @@ class Traits:
     more than to have it in memory. `views` says that it is a slice or a reshape of another class,
     and `moves` that it is nothing but that or a transpose. `beside` says that a kernel which is
     there in any case may write it besides. `takers` are the kernels of a known choice that read it
-    from memory, as many as make a difference.
+    from memory, as many as make a difference. `gathered` says of what is prepared that runs take
+    rows of it where it lies, or of what it is made of.
     """
 
     type: TensorType
@@ -49,6 +50,7 @@ class Traits:
     beside: bool = False
     moves: bool = False
     takers: int | None = None
+    gathered: bool = False
 
     @cached_property
     def is_scalar(self) -> bool:

@@ -214,5 +214,6 @@ class EveryKernel:
 
 def _traits_of(value: ValueClass) -> Traits:
     return Traits(
-        value.type, value.in_memory, value.inline, value.users, value.is_output, value.prepared
+        *(value.type, value.in_memory, value.inline, value.users, value.is_output, value.prepared),
+        gathered=value.gathered,
     )

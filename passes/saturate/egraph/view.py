@@ -138,6 +138,8 @@ class Member:
 class ValueClass:
     """An e-class. `leaf` is set where it lies in memory or, when `inline`, is a constant bodies
     hold themselves; `prepared` where it is computed when parameters are set, not in every run.
+    `gathered` says of what is prepared that runs take rows of it where it lies, or of what it is
+    made of.
     """
 
     key: int
@@ -148,6 +150,7 @@ class ValueClass:
     users: int = 0
     is_output: bool = False
     prepared: bool = False
+    gathered: bool = False
 
     @property
     def in_memory(self) -> bool:
@@ -244,6 +247,7 @@ def make_view(
     for value in classes.values():
         for operand in {item for member in value.members for item in member.operands}:
             classes[operand].users += 1
+    _note_gathered(classes, signatures)
     returned = [_written_class(classes, root, signatures, graph) for root in roots]
     for key in returned:
         classes[key].is_output = True
@@ -262,6 +266,18 @@ def _note_prepared(value: ValueClass, classes: Mapping[int, ValueClass]) -> None
     ]
     if members:
         value.members, value.prepared = members, True
+
+
+def _note_gathered(classes: Mapping[int, ValueClass], signatures: Sequence[Signature]) -> None:
+    """Notes of what is prepared whether a run gathers from it, or from what it is made of."""
+    for value in classes.values():
+        for member in value.members:
+            if signatures[member.signature].name == "gather" and not value.prepared:
+                table = classes[member.operands[0]]
+                table.gathered = table.prepared
+    for value in classes.values():
+        operands = (item for member in value.members for item in member.operands)
+        value.gathered |= value.prepared and any(classes[item].gathered for item in operands)
 
 
 def _written_class(

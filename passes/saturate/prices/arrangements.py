@@ -47,7 +47,6 @@ from mgn.passes.arrangements.split_reductions import (
 from mgn.passes.arrangements.split_scans import SplitScan, choose_part
 from mgn.passes.arrangements.split_scatters import SplitScatter, choose_scatter_part
 from mgn.passes.arrangements.transformed_filters import TransformedFilters
-from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.attention import AttentionSizes
 from mgn.passes.kernels.product import Product
@@ -60,8 +59,8 @@ from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.prices.matrix_price import lying_rounded, unit_of
 from mgn.passes.saturate.prices.scheduled import once_cut_alike, request_of
 from mgn.passes.schedules.core.figures import BLOCK_DEPTH
+from mgn.passes.schedules.core.packed_blocking import may_lie_in_panels
 from mgn.passes.schedules.core.schedule import Request
-from mgn.passes.schedules.product.few_rows import FEW_ROWS
 from mgn.passes.schedules.product.operand_copies import ready_once_rounded, staged_operands
 from mgn.passes.schedules.product.pixel_products import VECTORS, pixel_blocking
 from mgn.passes.schedules.product.seconds import is_turned
@@ -292,9 +291,7 @@ def _stages(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> int:
 def _packed(product: Product, request: Request) -> list[Arrangement]:
     """The right operand in panels: a matrix in memory, of a type whose sums are its own."""
     right = product.node.operands[1]
-    if product.rows <= FEW_ROWS or len(right.shape) != 2:
-        return []
-    if accumulator(right.element) is not right.element:
+    if not may_lie_in_panels(right):
         return []
     across = request.number("tile_vectors", 1) * request.number("lanes", 1)
     rows = product.rows * prod(product.batch)

@@ -206,6 +206,11 @@ def evenly(count: int, most: int) -> int:
     return ceil_div(count, ceil_div(count, most))
 
 
+def may_lie_in_panels(right: Node) -> bool:
+    """Whether panels may hold a right operand: a matrix of a type whose sums are its own."""
+    return len(right.shape) == 2 and accumulator(right.element) is right.element
+
+
 def panels_of(product: Product) -> Node:
     """The input that holds the right operand in panels: blocks, panels, steps and columns."""
     node = product.node.operands[1]

@@ -74,6 +74,7 @@ from mgn.passes.schedules.product.seconds import (
     shared_seconds,
     tile_passes,
     useful_seconds,
+    waits_in_place,
     windows_seconds,
 )
 from mgn.passes.schedules.product.summed_windows import summed_blocking
@@ -174,7 +175,8 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
     if request.word(RIGHT) == TRANSFORMED:
         return [_transformed(request, product)]
     found, beside = _windows(request, product), 0.0
-    if product.rows > FEW_ROWS and _has_operands(product):
+    many = product.rows > FEW_ROWS or request.word(RIGHT) == PANELS
+    if many and _has_operands(product):
         sizes, facts = packed_blocking(request, product), request.facts(*FACTS, "right")
         seconds, passes = packed_seconds(request, product, sizes)
         if any(item.variant == ProductVariant.WINDOWS for item in found):
@@ -352,11 +354,11 @@ def _dots(request: Request, product: Product, down: int, across: int) -> Schedul
     numbers |= {"staged": 1} if staged else {}
     seconds = useful_seconds(product, plain_rate(product, request.device))
     seconds += shared_seconds(product, request.device)
+    waits = waits_in_place(product, request.device)
     passes, facts = tile_passes(product, (product.rows, across)), request.facts(*FACTS)
-    if not staged:
-        return Schedule(ProductVariant.DOTS, numbers, facts, seconds, passes)
-    passes = (STAGING * ceil_div(tiles, max(1, block)), passes[1])
-    return Schedule(ProductVariant.DOTS, numbers, facts, seconds, passes)
+    if staged:
+        passes = (STAGING * ceil_div(tiles, max(1, block)), passes[1])
+    return Schedule(ProductVariant.DOTS, numbers, facts, seconds, passes, waits=waits)
 
 
 def _is_left_staged(request: Request, product: Product) -> bool:
@@ -387,5 +389,6 @@ def _direct(request: Request, product: Product) -> Schedule:
         seconds += shared_seconds(product, request.device)
         if right_axis(product) == DEPTH:
             seconds += gathered_seconds(product, request.device)
+    waits = waits_in_place(product, request.device)
     passes, facts = tile_passes(product, (down, across * width)), request.facts(*FACTS, "local")
-    return Schedule(ProductVariant.DIRECT, numbers, facts, seconds, passes)
+    return Schedule(ProductVariant.DIRECT, numbers, facts, seconds, passes, waits=waits)

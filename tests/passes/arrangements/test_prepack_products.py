@@ -15,6 +15,7 @@ from mgn.passes.arrangements.kernel_pieces import KernelPieces
 from mgn.passes.arrangements.prepack_products import LEAST_ROWS, PackedOperand
 from mgn.passes.kernels.body import read_body
 from mgn.passes.saturate.arrange_kernels import ArrangeKernels, arrange_kernel
+from mgn.passes.saturate.extraction.report import ExtractionReport
 from mgn.passes.schedules.choose_schedules import ChooseSchedules
 from mgn.passes.schedules.core.packed_blocking import panel_steps
 from mgn.passes.schedules.transposes import interleaved_axis
@@ -126,16 +127,38 @@ def test_other_products_stay_one_kernel(
     "rows, declared, packed",
     [
         (32, "param w: f32[256, 256]", True),
-        (12, "param w: f32[256, 256]", False),
+        (12, "param w: f32[256, 256]", True),
+        (4, "param w: f32[256, 256]", True),
+        (1, "param w: f32[256, 256]", True),
+        (1, "param w: bf16[256, 256]", False),
         (32, "", False),
+        (1, "", False),
     ],
-    ids=["parameter", "few rows", "input"],
 )
-def test_parameters_are_packed_from_fewer_rows_on(rows: int, declared: str, packed: bool) -> None:
+def test_parameters_are_packed_for_any_number_of_rows(
+    rows: int, declared: str, packed: bool
+) -> None:
     given = "" if declared else ", w: f32[256, 256]"
-    text = f"graph g(x: f32[{rows}, 256]{given}) {{ {declared}\n return y = x @ w }}"
+    product = "x @ cast(w, f32)" if "bf16" in declared else "x @ w"
+    text = f"graph g(x: f32[{rows}, 256]{given}) {{ {declared}\n return y = {product} }}"
     report = mgn.optimize(mgn.parse(text), device="cpu").report
     assert ("in panels" in str(report)) is packed
+
+
+@pytest.mark.parametrize(("rows", "packed"), [(1, False), (2, True), (16, True)])
+@pytest.mark.parametrize("scale", ["", " * scale"])
+def test_a_table_that_runs_gather_from_is_not_there_twice_for_one_row(
+    rows: int, packed: bool, scale: str
+) -> None:
+    text = f"""graph g(ids: i32[{rows}]) {{
+      param table: f32[512, 256]
+      param scale: f32[256]
+      return y = tanh(embedding(ids, table)) @ (table{scale}).T
+    }}"""
+    report = mgn.optimize(mgn.parse(text), device="cpu").report
+    assert isinstance(report.extraction, ExtractionReport)
+    chosen = [str(item.chosen) for item in report.extraction.choices]
+    assert any("in panels" in item for item in chosen) is packed, chosen
 
 
 def test_only_cpus_pack_products_beforehand() -> None:

@@ -226,7 +226,7 @@ def test_products_that_a_program_puts_side_by_side_are_one_product(
     assert not (fired and any("slice" in body for body in names))
 
 
-def test_on_a_cpu_weights_side_by_side_are_turned_once_for_all_runs() -> None:
+def test_on_a_cpu_weights_side_by_side_are_put_into_panels_once_for_all_runs() -> None:
     graph = graph_of(
         """graph g(x: f32[8, 256]) {
           param q: f32[64, 256]
@@ -236,7 +236,7 @@ def test_on_a_cpu_weights_side_by_side_are_turned_once_for_all_runs() -> None:
     )
     saturate_graph(graph, DEVICES["cpu"])
     first, *rest = kernels_of(graph)
-    assert sorted(body_names(first)) == ["concat", "transpose"]
+    assert sorted(body_names(first)) == ["concat", "reshape", "transpose"]
     assert [op.values["transpose_b"] for op in products_of(rest)] == [False]
 
 
