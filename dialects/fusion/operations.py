@@ -48,7 +48,6 @@ class KernelKind(StrEnum):
     REDUCTION = "reduction"
     SCAN = "scan"
     CONTRACTION = "contraction"
-    CONVOLUTION = "convolution"
     ATTENTION = "attention"
     ATTENTION_GRADIENT = "attention_gradient"
     GATHER = "gather"

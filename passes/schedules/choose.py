@@ -24,7 +24,7 @@ from mgn.passes.schedules.scan import scan_schedules
 from mgn.passes.schedules.scatter import scatter_schedules
 from mgn.passes.schedules.update import update_schedules
 
-_KINDS: Mapping[KernelKind, Callable[[Request], Schedules]] = {
+ENUMERATED: Mapping[KernelKind, Callable[[Request], Schedules]] = {
     KernelKind.CONTRACTION: product_schedules,
     KernelKind.ATTENTION: attention_schedules,
     KernelKind.ATTENTION_GRADIENT: attention_gradient_schedules,
@@ -57,10 +57,9 @@ def enumerated_schedules(kind: KernelKind, request: Request) -> Schedules:
     """The admissible schedules of a body as a kernel of a kind, the preferred one first; where a
     variant is fixed, those of it are.
     """
-    enumerated = _KINDS.get(kind)
-    if enumerated is None or not any(node.count for node in request.body.written):
+    if not any(node.count for node in request.body.written):
         return [Schedule(NOTHING, {}, request.facts("form"))]
-    found = enumerated(request)
+    found = ENUMERATED[kind](request)
     assert found, "no tiling fits the device's local memory"
     fixed = request.word(VARIANT)
     return sorted(found, key=lambda schedule: schedule.variant != fixed) if fixed else found

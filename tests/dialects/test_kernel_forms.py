@@ -347,7 +347,7 @@ REFUSED: dict[str, tuple[str, list[Any], Build, str]] = {
         lambda b, x: b.transpose(b.sort_runs(x, x), [1, 0]),
         "cannot follow an? order",
     ),
-    "a kind without a template": ("convolution", [X], lambda b, x: b.exp(x), "no template"),
+    "a kind without a template": ("convolution", [X], lambda b, x: b.exp(x), "unknown kind"),
 }
 
 
