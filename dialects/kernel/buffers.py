@@ -9,6 +9,7 @@ from functools import lru_cache
 from math import prod
 from typing import cast
 
+from xdsl.dialects import memref, vector
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
@@ -56,6 +57,18 @@ def starting_pairs(function: FuncOp) -> frozenset[tuple[int, int]]:
     VerifyException where the attribute is not a list of such pairs.
     """
     return _listed_pairs(function, STARTS_AS)
+
+
+def combined_results(function: FuncOp) -> frozenset[int]:
+    """The results that start as arguments and that the kernel looks at: what it leaves depends on
+    how often it runs.
+    """
+    stores = memref.StoreOp | vector.StoreOp
+    return frozenset(
+        written
+        for _, written in starting_pairs(function)
+        if any(not isinstance(use.operation, stores) for use in function.arguments[written].uses)
+    )
 
 
 def start_as(function: FuncOp, pairs: Iterable[tuple[int, int]]) -> None:

@@ -34,7 +34,8 @@ class Extent:
 class Step:
     """One launch or copy, by argument position; `in_place` pairs (read, written) may coincide. Of
     `parts` pairs the second is written in part, and has to begin as the first. What is `unused` is
-    given and not touched. One that is done `everywhere` is done by each work-group for itself.
+    given and not touched; what is `combined` begins as another one, and is read and written. One
+    that is done `everywhere` is done by each work-group for itself.
     """
 
     label: str
@@ -43,6 +44,7 @@ class Step:
     in_place: frozenset[tuple[int, int]] = frozenset()
     parts: frozenset[tuple[int, int]] = frozenset()
     unused: frozenset[int] = frozenset()
+    combined: frozenset[int] = frozenset()
     everywhere: bool = False
 
 
@@ -131,6 +133,9 @@ def check_apart(span: Sequence[Step]) -> None:
 def _check_repeats(step: Step) -> None:
     """A step that each work-group does for itself finds what it reads as the others do."""
     kept = {read for read, _ in step.parts if read in step.unused}
+    for position in step.combined:
+        label = step.writes[position].label
+        raise Hazard(f"{step.label} is done everywhere, and combines {label} with what it writes")
     for position, read in step.reads.items():
         if position not in kept and any(read.overlaps(item) for item in step.writes.values()):
             raise Hazard(f"{step.label} is done everywhere, and writes {read.label} that it reads")

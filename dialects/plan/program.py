@@ -27,7 +27,13 @@ from xdsl.traits import HasParent, NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.isolation import Isolated
-from mgn.dialects.kernel.buffers import ALIGNMENT, byte_size, in_place_pairs, starting_pairs
+from mgn.dialects.kernel.buffers import (
+    ALIGNMENT,
+    byte_size,
+    combined_results,
+    in_place_pairs,
+    starting_pairs,
+)
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.kernel.types import Access
 from mgn.dialects.plan.buffers import (
@@ -144,7 +150,8 @@ class ProgramOp(ArenaProgram):
 @dataclass(frozen=True)
 class _Interface:
     """What a launch must know of a kernel: its arguments, the pairs that may share memory, those
-    of which the second begins as the first, and the arguments that it does not touch itself.
+    of which the second begins as the first, the arguments that it does not touch itself, and the
+    results that it combines with what they begin as.
     """
 
     types: tuple[Attribute, ...]
@@ -152,6 +159,7 @@ class _Interface:
     in_place: frozenset[tuple[int, int]]
     parts: frozenset[tuple[int, int]]
     unused: frozenset[int]
+    combined: frozenset[int]
 
 
 def _check_names(program: ProgramOp) -> None:
@@ -220,7 +228,8 @@ def _interface(function: FuncOp) -> _Interface:
     types = tuple(argument.type for argument in function.arguments)
     named = enumerate(function.arguments)
     unused = frozenset(position for position, argument in named if argument.first_use is None)
-    return _Interface(types, function.accesses, pairs, starting_pairs(function), unused)
+    parts, combined = starting_pairs(function), combined_results(function)
+    return _Interface(types, function.accesses, pairs, parts, unused, combined)
 
 
 def _check_preparations(program: ProgramOp, kernels: dict[str, _Interface] | None) -> set[SSAValue]:
@@ -295,8 +304,8 @@ def _step(
     kernel = _kernel_of(op, label, kernels)
     step = _step_of(label, op.arguments, kernel.access, derived, places)
     everywhere = EVERYWHERE in op.attributes
-    pairs = {"in_place": kernel.in_place, "parts": kernel.parts}
-    return replace(step, **pairs, unused=kernel.unused, everywhere=everywhere)
+    told = {name: getattr(kernel, name) for name in ("in_place", "parts", "unused", "combined")}
+    return replace(step, **told, everywhere=everywhere)
 
 
 def _kernel_of(op: KernelCallOp, label: str, kernels: dict[str, _Interface] | None) -> _Interface:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from xdsl.ir import SSAValue
 
-from mgn.dialects.kernel.buffers import byte_size, starting_pairs
+from mgn.dialects.kernel.buffers import byte_size, combined_results, starting_pairs
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.plan.buffers import ViewOp
 from mgn.dialects.plan.states import NextOp, StateOp
@@ -108,13 +108,13 @@ def accesses(launch: LaunchOp, kernels: Mapping[str, FuncOp]) -> Accesses:
     reads: list[Range] = []
     writes: list[Range] = []
     kernel = kernels[launch.kernel_name]
-    kept = {read for read, _ in starting_pairs(kernel)}
+    kept, combined = {read for read, _ in starting_pairs(kernel)}, combined_results(kernel)
     given = zip(launch.arguments, kernel.arguments, kernel.accesses, strict=True)
     for position, (value, argument, mode) in enumerate(given):
         place = _range(value)
         if place is None or (position in kept and argument.first_use is None):
             continue
-        if mode.reads:
+        if mode.reads or position in combined:
             reads.append(place)
         if mode.writes:
             writes.append(place)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from xdsl.context import Context
+from xdsl.dialects.arith import Arith
 from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
@@ -27,6 +28,16 @@ kernel.func @split(%x : memref<64xf32>, %y : memref<64xf32>, %z : memref<64xf32>
     access [read, write, write] global [64, 1, 1] local [1, 1, 1] { kernel.return }
 kernel.func @accumulate(%x : memref<64xf32>, %y : memref<64xf32>)
     access [read, read_write] global [64, 1, 1] local [1, 1, 1] { kernel.return }
+kernel.func @combine(%x : memref<64xi32>, %y : memref<64xi32>)
+    access [read, write] global [64, 1, 1] local [1, 1, 1]
+    attributes {in_place = [array<i64: 0, 1>], starts_as = [array<i64: 0, 1>]} {
+  %one = arith.constant 1 : i32
+  %i = kernel.global_id 0
+  kernel.combine_at add %one, %y[%i] : memref<64xi32>
+  kernel.return
+}
+kernel.func @ones(%y : memref<64xi32>)
+    access [write] global [64, 1, 1] local [1, 1, 1] { kernel.return }
 """
 
 VIEWS = """
@@ -38,12 +49,14 @@ VIEWS = """
   %p = plan.param @p tensor<64xf32> : memref<64xf32>
   %d = plan.derived : memref<64xf32>
   %e = plan.derived : memref<64xf32>
+  %n = plan.view offset 0 : memref<64xi32>
+  %same = plan.view offset 0 : memref<64xi32>
 """
 
 
 def parse(body: str, header: str = "plan.program @p arena 512") -> ModuleOp:
     context = Context()
-    for dialect in (Builtin, Kernel, Plan):
+    for dialect in (Builtin, Arith, Kernel, Plan):
         context.load_dialect(dialect)
     module = Parser(context, f"{KERNELS}\n{header} {{\n{VIEWS}\n{body}\n}}").parse_module()
     assert isinstance(module, ModuleOp)
@@ -171,7 +184,7 @@ def test_in_place_pairs_name_a_read_and_a_written_argument(pairs: str) -> None:
     module = parse("plan.launch @copy(%x, %a)")
     bad = KERNELS.replace("[array<i64: 0, 1>]", pairs)
     context = Context()
-    for dialect in (Builtin, Kernel, Plan):
+    for dialect in (Builtin, Arith, Kernel, Plan):
         context.load_dialect(dialect)
     text = str(program_of(module))
     broken = Parser(context, f"{bad}\n{text}").parse_module()
@@ -219,6 +232,10 @@ def test_a_constant_reads_back_bit_for_bit(value: np.ndarray) -> None:
         (
             "plan.launch @copy(%x, %a) plan.barrier plan.launch @relu(%a, %a) {everywhere}",
             "is done everywhere, and writes",
+        ),
+        (
+            "plan.launch @ones(%n) plan.barrier plan.launch @combine(%n, %same) {everywhere}",
+            "is done everywhere, and combines %same .* with what it writes",
         ),
         ("plan.launch @copy(%x, %a) plan.barrier", "a barrier stands between launches"),
         ("plan.barrier plan.launch @copy(%x, %a)", "a barrier stands between launches"),

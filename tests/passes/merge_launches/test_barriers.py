@@ -6,6 +6,11 @@ from itertools import pairwise
 
 import pytest
 
+import mgn
+from mgn.dialects.kernel import DEVICES, CombineAtOp, FuncOp
+from mgn.dialects.plan import ProgramOp
+from mgn.dialects.plan.resident import EVERYWHERE
+from mgn.driver.compilation import compile_graph
 from mgn.passes.merge_launches.accesses import Accesses, next_barriers
 
 BYTES = 12
@@ -94,3 +99,23 @@ def clash(one: Accesses, other: Accesses) -> bool:
     bytes_of = lambda places: {(p, b) for p, s, e in places for b in range(s, e)}  # noqa: E731
     touched = [bytes_of([*item.reads, *item.writes]) for item in (one, other)]
     return bool(bytes_of(one.writes) & touched[1] or bytes_of(other.writes) & touched[0])
+
+
+def test_what_is_combined_in_place_is_not_done_by_each_group() -> None:
+    """Each would add its numbers to the same memory again."""
+    found = mgn.parse("""graph g(x: i32[100000], i: i32[4000], s: i32[4000], q: i32[4000]) {
+  y = scatter_along(x, i, s)
+  z = cumsum(gather(y, q, axis = 0))
+  return w = cumsum(z * 3) * z
+}""").lower()
+    compile_graph(found, DEVICES["nvidia-h200"])
+    operations = list(found.body.block.ops)
+    combining = {
+        op.sym_name.data
+        for op in operations
+        if isinstance(op, FuncOp) and any(isinstance(inner, CombineAtOp) for inner in op.walk())
+    }
+    (program,) = [op for op in operations if isinstance(op, ProgramOp)]
+    stages = [stage for op in program.residents for stage in op.stages]
+    (stage,) = [stage for stage in stages if stage.kernel_name in combining]
+    assert EVERYWHERE not in stage.attributes
