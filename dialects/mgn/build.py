@@ -59,10 +59,10 @@ SYNONYMS = {
 """What PyTorch and others call an argument, and what it is called here."""
 
 OTHER_NAMES = {
-    "all": "min",
-    "amax": "max",
-    "amin": "min",
-    "any": "max",
+    "all": "min_reduce",
+    "amax": "max_reduce",
+    "amin": "min_reduce",
+    "any": "max_reduce",
     "arange": "iota",
     "bmm": "matmul",
     "cat": "concat",
@@ -158,7 +158,7 @@ def bind(spec: OperationSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> Bo
         raise CallError(f"{spec.name}() {most}, got {len(args)}{hint}")
     for name, value in kwargs.items():
         if name not in names:
-            hint = suggestion(SYNONYMS.get(name, name), names)
+            hint = suggestion(SYNONYMS.get(name, name), names) or _reduction(spec)
             raise CallError(f"{spec.name}() has no argument '{name}'{hint}")
         if name in given:
             raise CallError(f"{spec.name}() got two values for '{name}'")
@@ -174,10 +174,16 @@ def bind(spec: OperationSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> Bo
     return BoundCall(spec, operands, attributes)
 
 
+def _reduction(spec: OperationSpec) -> str:
+    """A hint at the reduction that others call as this operation of two values: `max`, `min`."""
+    name = f"{spec.name}_reduce"
+    return f"; did you mean '{name}'?" if name in OPERATIONS else ""
+
+
 def _bind_operand(spec: OperationSpec, item: OperandSpec, given: dict[str, Any]) -> Any:
     value = given.get(item.name, item.default)
     if value is None and not item.optional:
-        raise CallError(f"{spec.name}() needs '{item.name}'")
+        raise CallError(f"{spec.name}() needs '{item.name}'{_reduction(spec)}")
     if not item.variadic:
         if isinstance(value, list | tuple | str):
             raise CallError(f"{spec.name}(): '{item.name}' must be a value")
