@@ -54,7 +54,7 @@ class ArrayType(NamedTuple):
 
 
 MOST_BITS = 128
-"""Bits of a whole number that a message has in digits."""
+"""The most bits of a whole number that a message writes in digits."""
 
 _MOST = 12
 """Foreign names that one error lists."""
@@ -100,6 +100,9 @@ def mismatch(
     what was `given`, if that was none.
     """
     wanted = DTYPES[element]
+    if isinstance(given, bool | int | float) and not hasattr(given, "astype"):
+        fits = array.dtype == wanted and array.shape == tuple(shape)
+        return None if fits else _unfit_number(given, element, shape)
     if array.dtype.type is np.void:
         name = (array.dtype.metadata or {}).get("name", array.dtype)
         return f"has dtype {name}, which is not read"
@@ -108,12 +111,20 @@ def mismatch(
         way = f"np.asarray(…, {type}) converts it"
         if given is None or hasattr(given, "astype"):
             way = f"convert it with .astype({type})"
-        elif isinstance(given, bool | int | float):
-            way = f"it does not hold {_number(given)}"
         return f"has dtype {array.dtype}, not {wanted} ({spelling(element, shape)}); {way}"
     if array.shape != tuple(shape):
         return f"has shape {list(array.shape)}, not {list(shape)} ({spelling(element, shape)})"
     return None
+
+
+def _unfit_number(given: bool | int | float, element: str, shape: Sequence[int]) -> str:
+    """What is wrong with a number of Python that is not of a type."""
+    number = _number(given)
+    if not shape:
+        return f"is {number}, which {element} does not hold"
+    wanted, type = list(shape), dtype_expression(DTYPES[element])
+    made = f"np.full({wanted}, …, {type}) is an array of one number"
+    return f"is {number}, not an array of shape {wanted} ({spelling(element, shape)}); {made}"
 
 
 def _number(value: bool | int | float) -> str:

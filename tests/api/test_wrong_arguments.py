@@ -99,18 +99,30 @@ def test_a_wrong_array_is_named_with_what_is_wrong(kind: str) -> None:
 @pytest.mark.parametrize(
     ("value", "way"),
     [
-        (np.float64(2.5), "convert it with .astype(np.int32)"),
-        ([1.5], "np.asarray(…, np.int32) converts it"),
-        (2.5, "it does not hold 2.5"),
-        (2**40, "it does not hold 1099511627776"),
-        (True, "it does not hold True"),
+        (np.float64(2.5), "not int32 (i32[]); convert it with .astype(np.int32)"),
+        ([1.5], "not int32 (i32[]); np.asarray(…, np.int32) converts it"),
+        (2.5, "input 'i' is 2.5, which i32 does not hold"),
+        (2**40, "input 'i' is 1099511627776, which i32 does not hold"),
+        (True, "input 'i' is True, which i32 does not hold"),
     ],
 )
 def test_what_helps_is_told_by_what_was_given(value: Any, way: str) -> None:
     program = mgn.compile(mgn.parse("graph g(i: i32) { return y = i + 1 }"), device="cpu")
     with pytest.raises(mgn.MgnError) as error:
         program(i=value)
-    assert str(error.value).endswith(f"not int32 (i32[]); {way}")
+    assert str(error.value).endswith(way)
+
+
+@pytest.mark.parametrize("value", [3, 3.0, True])
+def test_a_number_is_no_array(value: Any) -> None:
+    """It was said that an f32[4] did not hold 3.0."""
+    program = mgn.compile(mgn.parse("graph g(x: f32[4]) { return y = x + 1 }"), device="cpu")
+    with pytest.raises(mgn.MgnError) as error:
+        program(x=value)
+    assert str(error.value) == (
+        f"input 'x' is {value}, not an array of shape [4] (f32[4]); "
+        "np.full([4], …, np.float32) is an array of one number"
+    )
 
 
 @pytest.mark.parametrize("element", ["f64", "f32", "f16", "bf16"])
@@ -124,7 +136,7 @@ def test_a_number_that_is_too_large_is_not_infinite(element: str) -> None:
         assert float(program(a=2**70)["y"]) == 2.0**70
     too_large: list[Any] = [10**400, *([] if element == "f64" else [1e300]), *[10**5000]]
     for value in [*too_large, *([2**70] if element == "f16" else [])]:
-        with pytest.raises(mgn.MgnError, match=r"it does not hold (1e\+300|a number|11805)"):
+        with pytest.raises(mgn.MgnError, match=r"is (1e\+300|a number|11805).* does not hold"):
             program(a=value)
 
 
