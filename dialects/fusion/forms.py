@@ -28,7 +28,8 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         elementwise and reshape after; beside it the log-sum-exp of its scores
 
 What a kernel says of a matrix unit is so: its product's operands, or attention's queries, keys and
-values, are rounded to what the unit multiplies. What it says of maxima and of places is so, too.
+values, are rounded to what the unit multiplies. What it says of maxima holds, and what it combines
+in place is in memory and read for nothing else.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +66,7 @@ POINTWISE = frozenset({Kind.ELEMENTWISE, Kind.MOVEMENT, Kind.INDEXING, Kind.CONS
 
 UPDATE, RECURRENCE = "dynamic_update_slice", "recurrence"
 COMBINED, IN_PLACE = "combined", "in place"
-"""What a scatter says that combines numbers where what was there before lies."""
+"""The fact of a scatter that writes its result into the memory of its first operand."""
 
 BLOCK_SUMS = "block_sums"
 """Sums of blocks of rows beside what a kernel does with each row."""

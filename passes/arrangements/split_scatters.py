@@ -132,6 +132,6 @@ def _combined(b: Emitter, scatter: TensorOp, x: SSAValue, parts: SSAValue) -> SS
     else:
         total = b.sum(parts, axis=[axis])
         result = b.add(before, total)
-        if element.is_float:  # the sign of a zero to which nothing is added
+        if element.is_float:  # a zero keeps its sign where nothing is added to it, or zeros are
             result = b.where(b.cast(total, "bool"), result, before)
     return as_element(b, result, element_of(x.type))
