@@ -150,8 +150,8 @@ class ProgramOp(ArenaProgram):
 @dataclass(frozen=True)
 class _Interface:
     """What a launch must know of a kernel: its arguments, the pairs that may share memory, those
-    of which the second begins as the first, the arguments that it does not touch itself, and the
-    results that it combines with what they begin as.
+    of which the second begins as the first, and the arguments that it does not touch itself.
+    `combined` are the results that it combines with what they begin as.
     """
 
     types: tuple[Attribute, ...]

@@ -173,7 +173,7 @@ def _blocks(request: Request, node: Node) -> Iterator[Schedule]:
     alike = node.operands[1].shape == node.operands[2].shape
     axis, shape = node.values["axis"], node.shape
     count = node.operands[2].shape[axis]
-    if not request.is_gpu or not alike or not node.values["sorted"] or not count:
+    if not request.is_gpu or not alike or not node.values["sorted"] or not 0 < count < 1 << 31:
         return
     items = power_below(min(request.number("local", 256), 256))
     rows = node.count // shape[axis]

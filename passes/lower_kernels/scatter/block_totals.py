@@ -7,7 +7,7 @@ the totals is up to the variant.
 from collections.abc import Callable
 from math import prod
 
-from xdsl.dialects.builtin import i32
+from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
@@ -15,7 +15,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import Indices
-from mgn.passes.kernels.index import Index, delinearised
+from mgn.passes.kernels.index import Counter, Index, delinearised, of
 from mgn.passes.lower_kernels.core.movement import clamped_id
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.scalar import narrowed, widened
@@ -56,11 +56,16 @@ class BlockTotals:
         return (*self.row[: self.axis], place, *self.row[self.axis :])
 
     def id(self, element: Index) -> SSAValue:
-        """The id of an element, inside the axis, as an i32."""
+        """The id of an element, inside the axis."""
         evaluator = self.job.evaluator()
         value = evaluator.at(self.ids, self.index(element))
-        named = clamped_id(evaluator, self.ids, value, self.places - 1)
-        return self.code.convert("index_cast", named, i32)
+        last = self.places - 1
+        named = clamped_id(evaluator, self.ids, value, last)
+        return self.code.index(of(Counter(named, 0, last)))
+
+    def from_first(self, element: Index) -> SSAValue:
+        """How far from the block's first place the id of an element is."""
+        return self.code.binary(arith.SubiOp, self.id(element), self.code.index(self.first))
 
     def value(self, element: Index) -> SSAValue:
         """What is scattered of an element, as sums are kept."""

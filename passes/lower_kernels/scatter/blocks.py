@@ -45,7 +45,7 @@ class _Blocks(BlockTotals):
         """Where the elements begin that are meant for the block, and where those behind do."""
         code, one = self.code, self.code.constant(1, i32)
         ends = (self.first, (self.first + self.block).clamp(0, self.places))
-        wanted = [code.convert("index_cast", code.index(end), i32) for end in ends]
+        wanted = [code.index(end) for end in ends]
         start = [code.constant(number, i32) for number in (0, self.count)] * 2
 
         def turn(_: Index, held: list[SSAValue]) -> list[SSAValue]:
@@ -133,9 +133,8 @@ class _Blocks(BlockTotals):
         code = self.code
         inside = code.compare_integers("slt", code.index(element), code.index(end))
         own = code.known(element.clamp(0, self.count - 1), self.count)
-        first = code.convert("index_cast", code.index(self.first), i32)
-        key = code.binary(arith.SubiOp, self.id(own), first)
-        key = code.binary(arith.MaxSIOp, key, code.constant(0, i32))
-        key = code.binary(arith.MinSIOp, key, code.constant(self.block - 1, i32))
+        key = code.binary(arith.MaxSIOp, self.from_first(own), code.constant(0, INDEX))
+        key = code.binary(arith.MinSIOp, key, code.constant(self.block - 1, INDEX))
+        key = code.convert("index_cast", key, i32)
         key = code.select(inside, key, code.constant(self.block, i32))
         return key, self.value(own)

@@ -86,9 +86,8 @@ class _Tables(BlockTotals):
         """The place in the block that an element is meant for, -1 for none, and its value."""
         code = self.code
         own = code.known(element.clamp(0, self.count - 1), self.count)
-        first = code.convert("index_cast", code.index(self.first), i32)
-        key = code.binary(arith.SubiOp, self.id(own), first)
-        none, size = code.constant(-1, i32), code.constant(self.block, i32)
-        key = code.select(code.compare_integers("ult", key, size), key, none)
+        place, none = self.from_first(own), code.constant(-1, i32)
+        is_own = code.compare_integers("ult", place, code.constant(self.block, INDEX))
+        key = code.select(is_own, code.convert("index_cast", place, i32), none)
         inside = code.is_below(element, self.count, 1)
         return [code.select(inside, key, none), self.value(own)]

@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32
+from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion import ScheduleAttr
+from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.types import ELEMENT_TYPES, Family
 from mgn.passes.schedules.choose import schedule_for
@@ -21,6 +25,7 @@ from tests.support.lower_fixture import (
     check_all,
     forms_of,
     fused_kernel,
+    lowered,
     pieces,
     run,
     same_values,
@@ -277,3 +282,25 @@ def test_zeros_to_which_nothing_is_added_keep_their_sign(cl_queue: Any) -> None:
         (found,) = run(cl_queue, kernel, [x, ids, src], GPU_ON_CPU, variant=variant)
         np.testing.assert_array_equal(found, [0, 0, 0, np.nan])
         np.testing.assert_array_equal(np.signbit(found[:3]), [True, False, True])
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_an_id_of_billions_of_places_is_never_cut_to_32_bits(is_sorted: bool) -> None:
+    """Groups with tables and blocks compared its last 32 bits with where their places begin."""
+    places = 5_000_000_000
+    types = [("u8", (places,)), ("i64", (300,)), ("u8", (300,))]
+    kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_along(*x, sorted=is_sorted))
+    variant = ScatterVariant.BLOCKS if is_sorted else ScatterVariant.TABLES
+    function = lowered(kernel, DEVICES["nvidia-h200"], variant=variant)
+    operations = list(function.walk())
+    numbers = [op for op in operations if isinstance(op, arith.ConstantOp)]
+    ends: set[SSAValue] = {
+        op.result for op in numbers if str(op.value).startswith(f"{places - 1} ")
+    }
+    limits = [op for op in operations if isinstance(op, arith.MinSIOp)]
+    ids: set[SSAValue] = {op.result for op in limits if not ends.isdisjoint(op.operands)}
+    assert ids
+    for op in operations:
+        if isinstance(op, arith.IndexCastOp | arith.TruncIOp) and op.operands[0] in ids:
+            assert op.results[0].type != i32
+            ids.add(op.results[0])
