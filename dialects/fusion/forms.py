@@ -28,7 +28,7 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         elementwise and reshape after; beside it the log-sum-exp of its scores
 
 What a kernel says of a matrix unit is so: its product's operands, or attention's queries, keys and
-values, are rounded to what the unit multiplies. What it says of maxima and of results in place holds, too.
+values, are rounded to what the unit multiplies. What it says of maxima and results in place holds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
