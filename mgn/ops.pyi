@@ -371,6 +371,15 @@ def normal(
 ) -> Value: ...
 def one_hot(ids: Tensor, classes: int, T: Any = ...) -> Value: ...
 def pad(x: Tensor, padding: Sequence[Sequence[int]], value: float = ...) -> Value: ...
+def part_totals(
+    ids: Tensor,
+    order: Tensor,
+    src: Tensor,
+    axis: int = ...,
+    *,
+    part: int,
+    combine: str = ...,
+) -> Value: ...
 def philox(
     c0: Tensor,
     c1: Tensor,
@@ -441,12 +450,33 @@ def scatter_along(
     combine: str = ...,
     sorted: bool = ...,
 ) -> Value: ...
+def scatter_along_in_parts(
+    x: Tensor,
+    ids: Tensor,
+    src: Tensor,
+    totals: Tensor,
+    axis: int = ...,
+    *,
+    part: int,
+    combine: str = ...,
+) -> Value: ...
 def scatter_runs(
     x: Tensor,
     bounds: Tensor,
     order: Tensor,
     src: Tensor,
     axis: int = ...,
+    combine: str = ...,
+) -> Value: ...
+def scatter_runs_in_parts(
+    x: Tensor,
+    bounds: Tensor,
+    order: Tensor,
+    src: Tensor,
+    totals: Tensor,
+    axis: int = ...,
+    *,
+    part: int,
     combine: str = ...,
 ) -> Value: ...
 def sigmoid(x: Tensor) -> Value: ...

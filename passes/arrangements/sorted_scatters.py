@@ -11,10 +11,20 @@ After:
     %y = fusion.kernel scatter (…) -> (…) { … mgn.scatter_runs … }
 
 Many ids are sorted by one digit after the other (split_digits.py), each by further kernels. Ids
-that name one place stay in their order. Where each element has an id of its own, it may be put in
-order with it. Then there are no bounds:
+that name one place stay in their order. Long runs of one id are cut on a GPU, so that no work-item
+goes over a whole one:
+
+    %t = fusion.kernel scatter (…) -> (…) { … mgn.part_totals … part = 256 … }
+    %y = fusion.kernel scatter (…) -> (…) { … mgn.scatter_runs_in_parts … part = 256 … }
+
+Where each element has an id of its own, it may be put in order with it. Then there are no bounds:
 
     %y = fusion.kernel scatter (…) -> (…) { … mgn.scatter_along … sorted = true … }
+
+or, with totals of parts for long runs:
+
+    %t = fusion.kernel reduction (…) -> (…) { … mgn.sum … }
+    %y = fusion.kernel scatter (…) -> (…) { … mgn.scatter_along_in_parts … part = 16384 … }
 """
 
 from dataclasses import dataclass
@@ -25,11 +35,13 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.operations.places.scatter import ADD
 from mgn.dialects.mgn.operations.rows.digits import DIGIT_BITS
 from mgn.dialects.mgn.operations.rows.order import RUN
-from mgn.dialects.types import counting_type
-from mgn.passes.arrangements.kernel_pieces import Finish, KernelPieces, Made
+from mgn.dialects.types import counting_type, element_of
+from mgn.passes.arrangements.kernel_pieces import Finish, KernelPieces, Made, as_element
 from mgn.passes.arrangements.split_digits import sort_by_digit
+from mgn.passes.kernels.accumulation import accumulator
 
 LEAST_IDS = 16
 """Fewer ids are looked at as they are."""
@@ -37,10 +49,13 @@ LEAST_IDS = 16
 
 @dataclass(frozen=True)
 class SortedScatter:
-    """A scatter by ids in order; many are sorted in parts of so many. `carries`: elements too."""
+    """A scatter by ids in order; many are sorted in parts of so many. `carries`: elements too.
+    `run_part`: the ids of a part of a long run.
+    """
 
     part: int | None = None
     carries: bool = False
+    run_part: int | None = None
 
     @property
     def text(self) -> str:
@@ -79,12 +94,25 @@ class SortedScatter:
             lambda b, given: [b.run_bounds(given[0], places, axis=axis)],
         )
 
-        def whole(b: Emitter, given: list[SSAValue]) -> SSAValue:
-            x, src, bounds, order = given
-            how = {"axis": axis, "combine": scatter.values["combine"]}
-            return b.scatter_runs(x, bounds, order, src, **how)
+        how = {"axis": axis, "combine": scatter.values["combine"]}
+        if self.run_part is not None:
+            how["part"] = self.run_part
 
-        made = Made(scatter, [*bounds, found[1]], whole, [x, src])
+        def totals_of(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
+            src, ids, order = given
+            src = as_element(b, src, accumulator(element_of(src.type)))
+            return [b.part_totals(ids, order, src, **how)]
+
+        def whole(b: Emitter, given: list[SSAValue]) -> SSAValue:
+            x, src, bounds, order, *totals = given
+            if not totals:
+                return b.scatter_runs(x, bounds, order, src, **how)
+            return b.scatter_runs_in_parts(x, bounds, order, src, *totals, **how)
+
+        totals: list[SSAValue] = []
+        if self.run_part is not None:
+            totals = pieces.add(KernelKind.SCATTER, [src], finish=totals_of, sources=found)
+        made = Made(scatter, [*bounds, found[1], *totals], whole, [x, src])
         pieces.finish(KernelKind.SCATTER, [made])
 
     def _sorted_by_digits(
@@ -108,10 +136,32 @@ class SortedScatter:
         how = {"axis": scatter.values["axis"], "combine": scatter.values["combine"]}
         found = self._by_digits(pieces, [ids, src], numbered, how["axis"], places)
 
-        def whole(b: Emitter, given: list[SSAValue]) -> SSAValue:
-            return b.scatter_along(*given, sorted=True, **how)
+        def totals_of(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
+            assert self.run_part is not None
+            return [self._totals_of_parts(b, given[0], self.run_part, **how)]
 
+        def whole(b: Emitter, given: list[SSAValue]) -> SSAValue:
+            if self.run_part is None:
+                return b.scatter_along(*given, sorted=True, **how)
+            return b.scatter_along_in_parts(*given, part=self.run_part, **how)
+
+        if self.run_part is not None:
+            found = [*found, *pieces.follow(KernelKind.REDUCTION, found[1:], totals_of)]
         pieces.finish(KernelKind.SCATTER, [Made(scatter, found, whole, [x])])
+
+    def _totals_of_parts(
+        self, b: Emitter, src: SSAValue, part: int, axis: int, combine: str
+    ) -> SSAValue:
+        """What each whole part of elements in order comes to."""
+        shape = shape_of(src)
+        count = shape[axis] // part
+        stops = [count * part if i == axis else size for i, size in enumerate(shape)]
+        value = b.slice(src, [0] * len(shape), stops)
+        value = b.reshape(value, [*shape[:axis], count, part, *shape[axis + 1 :]])
+        value = as_element(b, value, accumulator(element_of(src.type)))
+        if combine == ADD:
+            return b.sum(value, axis=[axis + 1])
+        return b.max_reduce(value, axis=[axis + 1])
 
     def _by_digits(
         self,

@@ -47,6 +47,44 @@ WRITTEN = (
         lambda x, bounds, order, src: scattered(x, np.array([2, 0, 2, 0]), src, 0, True),
     ),
     case(
+        "part_totals",
+        lambda s: (np.int32([0, 0, 1, 3, 4, 4, 4]), np.int32([2, 0, 1, 6, 3, 5, 4]), s.f(7)),
+        lambda ids, order, src, **_: np.array([src[2] + src[0], 0, src[3] + src[5]]),
+        part=2,
+    ),
+    case(
+        "part_totals",
+        lambda s: (np.int32([[2], [2], [2]]), np.int32([[1], [2], [0]]), s.f(3, 2)),
+        lambda ids, order, src, **_: src.max(0)[None],
+        part=3,
+        combine="max",
+    ),
+    case(
+        "scatter_runs_in_parts",
+        lambda s: (
+            s.f(3, 2),
+            np.int32([[0], [1], [1], [8]]),
+            np.int32([[3], [1], [0], [2], [4], [5], [6], [7]]),
+            s.f(8, 2),
+            s.f(4, 2),
+        ),
+        lambda x, bounds, order, src, totals, **_: (
+            x + np.stack([src[3], 0 * src[0], src[1] + totals[1:].sum(0)])
+        ),
+        part=2,
+    ),
+    case(
+        "scatter_along_in_parts",
+        lambda s: (
+            s.f(4, 3),
+            np.int32([[0], [0], [1], [3], [3]]),
+            np.tile(s.f(5, 1), (1, 3)),
+            np.zeros((0, 3)),
+        ),
+        lambda x, ids, src, *_, **how: scattered(x, ids[:, 0], src, 0, True),
+        part=6,
+    ),
+    case(
         "dynamic_update_slice",
         lambda s: (s.f(4, 5), s.f(2, 3), [1, 9]),
         lambda x, src, _: with_part(x, src, (1, 2)),

@@ -78,6 +78,18 @@ OTHERS: dict[str, dict[str, str]] = {
     "running_product_in_parts": {"before": "f32[4, 4]"},
     "philox": dict.fromkeys(("c0", "c1", "c2", "c3", "k0", "k1"), "u32[4]"),
     "scatter_runs": {"bounds": "i32[5, 1]", "order": "i32[4, 1]", "src": "f32[4, 8]"},
+    "part_totals": {"ids": "i32[4, 1]", "order": "i32[4, 1]", "src": "f32[4, 8]"},
+    "scatter_runs_in_parts": {
+        "bounds": "i32[5, 1]",
+        "order": "i32[4, 1]",
+        "src": "f32[4, 8]",
+        "totals": "f32[2, 8]",
+    },
+    "scatter_along_in_parts": {
+        "ids": "i32[4, 1]",
+        "src": "f32[4, 8]",
+        "totals": "f32[2, 8]",
+    },
     "scatter_along": {"ids": "i32[4, 1]", "src": "f32[4, 8]"},
     "scatter_add": {"src": "f32[4, 8]"},
     "scatter": {"src": "f32[4, 8]"},

@@ -91,6 +91,11 @@ EXAMPLES: dict[str, str] = {
     "scatter_along": "scatter_along(x, near[:, 0:1], y[:, 1:2], axis = 1)",
     "run_bounds": "run_bounds(ids, 3)",
     "scatter_runs": "scatter_runs(x[0:1], near[:, 0:1], near[:, 1:2], y)",
+    "scatter_along_in_parts": "scatter_along_in_parts"
+    "(x, near[:, 0:1], y[:, 1:2], x[:, 0:0], axis = 1, part = 2)",
+    "part_totals": "part_totals(near[:, 0:1], near[:, 1:2], y, part = 2)",
+    "scatter_runs_in_parts": "scatter_runs_in_parts"
+    "(x[0:1], near[:, 0:1], near[:, 1:2], y, y[0:1], part = 2)",
     "scatter_add": "scatter_add(x, ids, y)",
     "scatter": "scatter(x, near, y, axis = 1)",
     "sort": "sort(x, axis = 0, descending = true)",

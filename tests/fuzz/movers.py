@@ -237,7 +237,7 @@ def run_bounds(draw: Draw) -> int:
     return draw.step("run_bounds", draw.given(ids), places=places, axis=-1)
 
 
-def scatter_runs(draw: Draw) -> int:
+def runs(draw: Draw, name: str) -> int:
     """What a scatter by ids in order reads, of ids that are all inside."""
     x = draw.among(NUMERIC, 1)
     shape = draw.shape(x)
@@ -249,7 +249,35 @@ def scatter_runs(draw: Draw) -> int:
     given = tuple(count if i == axis else size for i, size in enumerate(shape))
     src = draw.value(draw.element(x).name, given)
     operands = draw.given(bounds.reshape(line)), draw.given(order), src
-    return draw.step("scatter_runs", x, *operands, axis=axis)
+    if name == "scatter_runs":
+        return draw.step(name, x, *operands, axis=axis)
+    part = draw.rng.choice((1, 2, 7))
+    named = draw.given(np.sort(ids).astype(np.int32).reshape(line))
+    totals = draw.step("part_totals", named, *operands[1:], axis=axis, part=part)
+    if name == "part_totals":
+        return totals
+    return draw.step(name, x, *operands, totals, axis=axis, part=part)
+
+
+def scatter_in_parts(draw: Draw) -> int:
+    """A scatter by ids that rise, with what the whole parts of them come to."""
+    x = draw.among(NUMERIC, 1)
+    shape = draw.shape(x)
+    axis = axis_of(draw.rng, len(shape)) % len(shape)
+    count, part = draw.rng.choice((1, 5, 33)), draw.rng.choice((1, 2, 7, 16))
+    given = tuple(count if i == axis else size for i, size in enumerate(shape))
+    index = (
+        given if draw.rng.random() < 0.7 else [n if i == axis else 1 for i, n in enumerate(given)]
+    )
+    ids = np.sort(draw.arrays.integers(-1, max(shape[axis], 1) + 1, index), axis).astype(np.int32)
+    src = draw.value(draw.element(x).name, given)
+    whole = count // part
+    stops = [whole * part if i == axis else size for i, size in enumerate(given)]
+    parts = draw.step("slice", src, starts=[0] * len(stops), stops=stops)
+    parts = draw.step("reshape", parts, shape=[*given[:axis], whole, part, *given[axis + 1 :]])
+    totals = draw.step("sum", parts, axis=[axis + 1])
+    name = "scatter_along_in_parts"
+    return draw.step(name, x, draw.given(ids), src, totals, axis=axis, part=part)
 
 
 def scan_in_parts(draw: Draw, name: str) -> int:
@@ -307,7 +335,10 @@ MOVERS: dict[str, Callable[[Draw], int]] = {
     "full": full, "one_hot": one_hot, "gather": gather, "embedding": embedding,
     "take_along_axis": take_along_axis, "dynamic_slice": dynamic_slice,
     "dynamic_update_slice": dynamic_update_slice, "run_bounds": run_bounds,
-    "scatter_runs": scatter_runs,
+    "scatter_along_in_parts": scatter_in_parts,
+    **{
+        n: partial(runs, name=n) for n in ("scatter_runs", "part_totals", "scatter_runs_in_parts")
+    },
     **{n: partial(scattering, name=n) for n in ("scatter", "scatter_add", "scatter_along")},
     **{
         n: partial(scan_in_parts, name=n)

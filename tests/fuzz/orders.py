@@ -9,23 +9,40 @@ from typing import Any
 
 import numpy as np
 
-from mgn.dialects.mgn.operation import TensorOp
+from mgn.dialects.mgn.operation import OPERATIONS, TensorOp
 from mgn.dialects.types import ElementType
 from tests.fuzz import intervals
 from tests.fuzz.intervals import Array, Discrete, Floats, Values
 from tests.fuzz.sums import settled_sum, summed
 
+OF_PARTS: dict[str, tuple[str, dict[str, bool]]] = {
+    "scatter_runs_in_parts": ("scatter_runs", {}),
+    "scatter_along_in_parts": ("scatter_along", {"sorted": True}),
+}
+"""What operations compute by totals of parts, which are their last operand."""
+
 
 def scattered(op: TensorOp, operands: Sequence[Values], element: ElementType) -> Values:
-    """A scatter, whose sums may have any order of terms."""
+    """A scatter, whose sums may have any order of terms: so the totals of its parts tell no more.
+    Totals of parts are scattered to zeros.
+    """
+    name, whole = op.spec.name, op.spec
+    others = {name: value for name, value in op.values.items() if name != "combine"}
+    if name in OF_PARTS:
+        name, more = OF_PARTS[name]
+        whole, operands = OPERATIONS[name], operands[:-1]
+        others = {"axis": others["axis"], **more}
+    if name == "part_totals":
+        zeros = np.zeros(op.results[0].type.get_shape(), element.dtype)  # type: ignore
+        operands = [intervals.exactly(zeros), *operands]
     x, *where, src = operands
     ids = [item for item in where if isinstance(item, Discrete)]
     axis, combine = op.values["axis"], op.values["combine"]
-    others = {name: value for name, value in op.values.items() if name != "combine"}
 
     def over(base: Array, terms: Array, how: str = "add") -> Array:
         places = [item.value for item in ids]
-        found: Any = op.spec.evaluate(base, *places, terms, combine=how, **others)  # type: ignore
+        given = [*places, terms] if name == "part_totals" else [base, *places, terms]
+        found: Any = whole.evaluate(*given, combine=how, **others)  # type: ignore
         return np.asarray(found)
 
     def anywhere(base: Array, terms: Array) -> Array:

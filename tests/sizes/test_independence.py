@@ -224,11 +224,14 @@ def test_the_table_names_operations_that_there_are() -> None:
     rest = {name for name in core - ROWS.keys() if OPERATIONS[name].kind is not Kind.ELEMENTWISE}
     assert rest == {
         "digit_counts",
+        "part_totals",
         "place_digits",
         "run_bounds",
         "running_product_in_parts",
         "running_sum_in_parts",
         "scatter_along",
+        "scatter_along_in_parts",
         "scatter_runs",
+        "scatter_runs_in_parts",
         "sort_digits",
     }

@@ -120,3 +120,38 @@ def test_integers_are_combined_in_place(
         wanted = arrays[0].copy()
         (np.add if combine == "add" else np.maximum).at(wanted, tuple(places), arrays[2])
         np.testing.assert_array_equal(found, wanted, f"{shape} {count}")
+
+
+LONG_RUNS = [
+    (3000, 7, 8, "f32", "i32"), (20_000, 1000, 8, "f32", "i64"), (17_001, 5, 6, "f16", "i32"),
+    (9000, 40, 12, "bf16", "i16"), (5000, 3000, 4, "f64", "i32"), (8191, 3, 16, "i64", "i32"),
+    (70_001, 2, 0, "f64", "i32"), (150_000, 90_000, 0, "f32", "i64"),
+    (200_000, 50_000, 0, "i64", "i32"), (140_000, 70_000, 0, "f16", "i32"),
+    (70_000, 30_000, 0, "u8", "u16"),
+]  # fmt: skip
+"""Ids, places, elements of a slice (0 for numbers), types of the elements and of the ids."""
+
+
+@pytest.mark.usefixtures("large_gpu")
+@pytest.mark.parametrize("target", targets_of_the_device())
+@pytest.mark.parametrize("how", ["equal", "padded", "two"])
+def test_long_runs_of_one_id_are_summed_right(
+    how: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Integers wrap; what floats come to is exact in f16 and bf16, too, or rounded once."""
+    monkeypatch.setenv("MGN_GUARD", "on")
+    random = np.random.default_rng(9)
+    for count, places, inner, element, named in LONG_RUNS:
+        tail = (inner,) if inner else ()
+        ids = random.integers(0, places, count)
+        padded = np.where(random.random(count) < 0.7, places // 3, ids)
+        two = np.where(random.random(count) < 0.5, 0, places - 1)
+        ids = {"equal": np.full(count, places // 2), "padded": padded, "two": two}[how]
+        x, src = drawn_numbers((places, *tail), "f64", 1), drawn_numbers((count, *tail), "f64", 2)
+        wanted = x.copy()
+        np.add.at(wanted, ids, src)
+        dtype = ELEMENT_TYPES[element].dtype
+        arrays = [x.astype(dtype), ids.astype(ELEMENT_TYPES[named].dtype), src.astype(dtype)]
+        found = run("scatter_add(x, i, s)", arrays, [element, named, element], target)
+        wanted = (wanted.astype(np.int64) if element[0] in "iu" else wanted).astype(dtype)
+        np.testing.assert_array_equal(found, wanted, f"{count} of {inner} to {places}")

@@ -15,7 +15,10 @@ from mgn.dialects.mgn.operations.places.scatter import ADD
 
 WITHOUT.update(
     {
+        "part_totals": "use scatter_add",
+        "scatter_along_in_parts": "use scatter_add",
         "scatter_runs": "use scatter_add",
+        "scatter_runs_in_parts": "use scatter_add",
     }
 )
 

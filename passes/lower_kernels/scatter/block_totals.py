@@ -32,7 +32,7 @@ class BlockTotals:
     def __init__(self, job: Job, spare: int = 0) -> None:
         self.job, self.code = job, job.code
         (self.node,) = job.body.of_kind(Kind.SCATTER)
-        self.x, self.ids, self.src = self.node.operands
+        self.x, self.ids, self.src, *_ = self.node.operands
         self.axis, self.shape = self.node.values["axis"], self.node.shape
         self.places, self.count = self.shape[self.axis], self.src.shape[self.axis]
         self.items, self.block = job.entry("items"), job.entry("block")

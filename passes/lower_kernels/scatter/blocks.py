@@ -4,6 +4,8 @@ It finds by bisection which elements are meant for its places, and goes over the
 work-item combines neighbours that have one id. What crosses work-items is combined in local memory
 in steps that reach twice as far each (Hillis and Steele 1986), as far as ids are alike. Then one
 work-item puts what a chunk has for a place to what is there, so that the order is always the same.
+Where totals of parts are there already, one of them is added for all chunks of a part that has one
+id.
 """
 
 from xdsl.dialects import arith
@@ -12,6 +14,7 @@ from xdsl.ir import SSAValue
 
 from mgn.passes.kernels.index import Counter, Index, of
 from mgn.passes.lower_kernels.core.pure_code import INDEX
+from mgn.passes.lower_kernels.core.scalar import widened
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.scatter.block_totals import BlockTotals
 from mgn.passes.lower_kernels.scatter.joining import join
@@ -34,12 +37,52 @@ class _Blocks(BlockTotals):
         self.start()
         low, high = self._elements()
         code.barrier()
-        chunk = self.items * self.each
-        elements = of(Counter(code.index(high - low), 0, self.count))
-        trips = (elements + (chunk - 1)) // chunk
-        code.each(0, trips, lambda trip: self._chunk(low + trip * chunk, high))
+        if "part" in self.node.values:
+            self._each_part(low, high)
+        else:
+            self._chunks(low, high)
         self.finish()
         return self.launch
+
+    def _chunks(self, low: Index, high: Index) -> None:
+        """Adds what some elements have to the totals."""
+        chunk = self.items * self.each
+        elements = of(Counter(self.code.index(high - low), 0, self.count))
+        trips = (elements + (chunk - 1)) // chunk
+        self.code.each(0, trips, lambda trip: self._chunk(low + trip * chunk, high))
+
+    def _each_part(self, low: Index, high: Index) -> None:
+        """The same by the totals of parts whose ids are all one; these have no chunks."""
+        code, part = self.code, self.node.values["part"]
+
+        def one_part(number: Index) -> None:
+            begin, end = number * part, number * part + part
+            first = code.binary(arith.MaxSIOp, code.index(begin), code.index(low))
+            last = code.binary(arith.MinSIOp, code.index(end), code.index(high))
+            is_whole = code.compare_integers("eq", code.binary(arith.SubiOp, last, first), size)
+            here = of(Counter(code.binary(arith.MinSIOp, first, most), 0, self.count - 1))
+            there = code.known((end - 1).clamp(0, self.count - 1), self.count)
+            key = self.id(here)
+            alike = code.compare_integers("eq", key, self.id(there))
+            alike = code.binary(arith.AndIOp, alike, is_whole)
+            is_first = code.is_below(self.item, 1, 1)
+            code.when(code.all_of([alike, is_first]), lambda: self._add_part(number, key))
+            first = code.select(alike, last, first)
+            self._chunks(*(of(Counter(value, 0, self.count)) for value in (first, last)))
+
+        size, most = (code.constant(n, INDEX) for n in (part, self.count - 1))
+        code.each(low // part, (high + (part - 1)) // part, one_part)
+
+    def _add_part(self, number: Index, key: SSAValue) -> None:
+        """Adds the total of a part to that of its place."""
+        totals = self.node.operands[3]
+        code, count = self.code, totals.shape[self.axis]
+        if not count:
+            return
+        own = code.known(number.clamp(0, count - 1), count)
+        value = self.job.evaluator().lanes_at(totals, self.index(own))
+        first = code.convert("index_cast", code.index(self.first), i32)
+        self._add(code.binary(arith.SubiOp, key, first), widened(code, value, totals.element))
 
     def _elements(self) -> tuple[Index, Index]:
         """Where the elements begin that are meant for the block, and where those behind do."""

@@ -25,7 +25,7 @@ def lower_owners(job: Job) -> Launch:
     """Writes a scatter whose work-items own parts of the result."""
     code = job.code
     (node,) = job.body.of_kind(Kind.SCATTER)
-    x, ids, src = node.operands
+    x, ids, src, *_ = node.operands
     axis, shape = node.values["axis"], node.shape
     parts, width = job.entry("parts"), job.entry("width")
     outer, inner, places = prod(shape[:axis]), inner_size(node), shape[axis]

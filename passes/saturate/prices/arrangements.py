@@ -65,7 +65,7 @@ from mgn.passes.schedules.product.operand_copies import ready_once_rounded, stag
 from mgn.passes.schedules.product.pixel_products import VECTORS, pixel_blocking
 from mgn.passes.schedules.product.seconds import is_turned
 from mgn.passes.schedules.product.winograd_products import tile_blocking
-from mgn.passes.schedules.scatter import may_combine_in_place
+from mgn.passes.schedules.scatter import may_combine_in_place, run_part, sorted_part
 
 Types = Mapping[int, TensorType]
 
@@ -117,7 +117,8 @@ def arrangements_of(
             return []
         alike = scatter.operand_shapes[1] == scatter.operand_shapes[2]
         carries = alike and not device.is_cpu and ids > RUN
-        found: list[Arrangement] = [SortedScatter(part, carries)]
+        runs = None if device.is_cpu else sorted_part(ids) if carries else run_part(ids)
+        found: list[Arrangement] = [SortedScatter(part, carries, runs)]
         if not device.is_cpu:
             axis, (_, given, src) = scatter.values["axis"], scatter.operand_types
             cut = choose_scatter_part(scatter.shape, axis, given.get_shape(), src, device)

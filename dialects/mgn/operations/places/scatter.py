@@ -40,9 +40,10 @@ COMBINES = (ADD, LARGEST)
 IDS = OperandSpec("ids", INTEGERS, group="ids")
 
 
-def _infer_along(
+def infer_along(
     x: TensorType, ids: TensorType, src: TensorType, axis: int, combine: str, sorted: bool
 ) -> TensorType:
+    """The type of what is scattered along an axis. Raises ShapeError."""
     shape, index, given = x.get_shape(), ids.get_shape(), src.get_shape()
     if combine not in COMBINES:
         raise ShapeError(f"combine must be 'add' or 'max', not '{combine}'")
@@ -88,7 +89,7 @@ SCATTER_ALONG = define(
             AttributeSpec("combine", STRING, ADD),
             AttributeSpec("sorted", BOOL, False),
         ),
-        _infer_along,
+        infer_along,
         evaluate=_along,
         canonical=lambda x, ids, src, axis, **_: canonical_axis(x, axis=axis),
     )

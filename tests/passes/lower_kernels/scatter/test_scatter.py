@@ -13,8 +13,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion import ScheduleAttr
 from mgn.dialects.kernel import DEVICES
-from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.mgn.operation import OPERATIONS, TensorOp
 from mgn.dialects.types import ELEMENT_TYPES, Family
+from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.schedules.choose import schedule_for
 from mgn.passes.schedules.scatter import ScatterVariant
 from tests.passes.lower_kernels.test_differential import ELEMENTS, EPSILON, assert_near, draw
@@ -23,6 +24,7 @@ from tests.support.lower_fixture import (
     GPU_ON_CPU,
     Run,
     check_all,
+    expected,
     forms_of,
     fused_kernel,
     lowered,
@@ -136,6 +138,45 @@ def test_ids_in_order_say_what_is_scattered_where(cl_queue: Any) -> None:  # noq
 
 
 @pytest.mark.parametrize("combine", ["add", "max"])
+def test_long_runs_are_put_together_of_parts(
+    combine: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    runs: list[Run] = []
+    for element, ids, shape, axis, count, own, part, places in (
+        ("f32", "i32", (9, 8), 0, 2100, False, 32, 2), ("f32", "i64", (4, 5, 6), 1, 70, True, 9, 5),
+        ("f64", "i32", (3, 4), 0, 300, False, 1, 1), ("i32", "u32", (7, 16), 0, 1000, True, 64, 3),
+        ("bf16", "i16", (2, 6, 8), 1, 1023, False, 16, 1), ("u8", "u8", (5,), 0, 257, True, 64, 2),
+        ("f16", "i32", (1, 64), 0, 4099, False, 64, 1), ("i64", "i32", (2, 9), 1, 900, True, 7, 8),
+        ("f32", "i32", (6, 4), 0, 60, False, 64, 2), ("f32", "i32", (40, 12), 0, 999, False, 8, 40),
+    ):  # fmt: skip
+        x, numbers, src = arrays_of(element, ids, shape, axis, count, own, count)
+        numbers = np.sort(numbers.clip(0, min(places, shape[axis]) - 1), axis)
+        order = np.argsort(np.random.default_rng(1).random(numbers.shape), axis).astype(np.int32)
+        bounds = OPERATIONS["run_bounds"].evaluate
+        assert bounds is not None
+        bounds = np.asarray(bounds(numbers, places=shape[axis], axis=axis))
+        how = {"axis": axis, "part": part, "combine": combine}
+        types = [(ids, numbers.shape), ("i32", order.shape), (element, src.shape)]
+        sums = fused_kernel(
+            "scatter", types, lambda b, i, o, s, how=how: b.part_totals(i, o, s, **how)
+        )
+        runs += forms_of(sums, [numbers, order, src], f"{element} totals {shape} {count}")
+        (totals,) = expected(sums, [numbers, order, src])
+        kept = accumulator(ELEMENT_TYPES[element])
+        arrays = [x, bounds, order, src, totals.astype(kept.dtype)]
+        names = (element, "i32", "i32", element, kept.name)
+        types = [(name, array.shape) for name, array in zip(names, arrays, strict=True)]
+        kernel = fused_kernel(
+            "scatter",
+            types,
+            lambda b, *x, how=how: b.add(b.scatter_runs_in_parts(*x, **how), x[0]),
+        )
+        runs += forms_of(kernel, arrays, f"{element} {shape} {count}")
+    check_all(cl_queue, runs, check)
+
+
+@pytest.mark.parametrize("combine", ["add", "max"])
 def test_groups_have_blocks_of_places_where_ids_rise(
     combine: str,
     cl_queue: Any,  # noqa: F811
@@ -160,6 +201,42 @@ def test_groups_have_blocks_of_places_where_ids_rise(
             replace(run, schedule=schedule)
             for run in forms_of(kernel, arrays, f"{element} {shape}")
             if run.device.kind == "gpu"
+        ]
+        assert scheduled(kernel, GPU_ON_CPU, **schedule)["variant"] == ScatterVariant.BLOCKS
+    check_all(cl_queue, runs, check)
+
+
+@pytest.mark.parametrize("combine", ["add", "max"])
+def test_groups_add_totals_of_parts_with_one_id(
+    combine: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    runs: list[Run] = []
+    for element, ids, shape, axis, count, items, part, places in (
+        ("f32", "i32", (5,), 0, 3, 256, 1, 5), ("f32", "i32", (700,), 0, 9000, 32, 256, 3),
+        ("i32", "u32", (3, 1), 1, 5000, 256, 300, 1), ("f64", "i64", (2, 40, 3), 1, 90, 1, 8, 2),
+        ("u8", "u8", (1, 300), 1, 300, 64, 7, 9), ("bf16", "i32", (9, 1), 0, 2100, 64, 512, 1),
+        ("f16", "i16", (1000, 2), 0, 7, 16, 9, 1), ("f32", "i32", (5000,), 0, 9000, 64, 1000, 5000),
+    ):  # fmt: skip
+        x, numbers, src = arrays_of(element, ids, shape, axis, count, True, count)
+        numbers = np.sort(numbers.clip(0, min(places, shape[axis]) - 1), axis)
+        whole, kept = count // part, accumulator(ELEMENT_TYPES[element])
+        rows = np.moveaxis(src, axis, -1)[..., : whole * part]
+        rows = rows.reshape(*rows.shape[:-1], whole, part).astype(kept.dtype)
+        join = np.add if combine == "add" else np.maximum
+        totals = np.moveaxis(join.reduce(rows, axis=-1, dtype=kept.dtype), -1, axis)
+        arrays, names = [x, numbers, src, totals], (element, ids, element, kept.name)
+        types = [(name, array.shape) for name, array in zip(names, arrays, strict=True)]
+        how = {"axis": axis, "part": part, "combine": combine}
+        kernel = fused_kernel(
+            "scatter",
+            types,
+            lambda b, *x, how=how: b.add(b.scatter_along_in_parts(*x, **how), x[0]),
+        )
+        schedule = {"variant": ScatterVariant.BLOCKS, "local": items}
+        forms = forms_of(kernel, arrays, f"{element} {shape}")
+        runs += [
+            replace(run, schedule=schedule if run.device.kind == "gpu" else {}) for run in forms
         ]
         assert scheduled(kernel, GPU_ON_CPU, **schedule)["variant"] == ScatterVariant.BLOCKS
     check_all(cl_queue, runs, check)
@@ -242,7 +319,20 @@ def test_a_gpu_puts_many_ids_in_order() -> None:
     )
     kinds = [item.kind.data for item in pieces(kernel)]
     digit = ["order", "scan", "order"]
-    assert kinds == [*digit, *digit, "pointwise", "scatter"]
+    assert kinds == [*digit, *digit, "pointwise", "scatter", "scatter"]
+
+
+def test_no_work_item_of_a_gpu_goes_over_a_long_run() -> None:
+    """A run of 262,144 ids takes 56 ms by one work-item after the other."""
+    for count in (2048, 16_384, 1 << 18, 1 << 22):
+        types = [("f32", (1000, 64)), ("i32", (count, 1)), ("f32", (count, 64))]
+        kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_along(*x, axis=0))
+        *_, totals, whole = pieces(kernel)
+        (part,) = (op.values["part"] for op in totals.block.ops if isinstance(op, TensorOp))
+        longest = 2 * (part - 1) + count // part
+        assert longest <= 3 * count**0.5, count
+        names = [op.name for op in whole.block.ops]
+        assert "mgn.scatter_runs_in_parts" in names
 
 
 def test_a_gpu_looks_at_few_ids_as_they_are() -> None:
@@ -265,6 +355,18 @@ def test_a_gpu_cuts_many_ids_of_few_places_into_parts(places: int) -> None:
     """A work-item that goes over 65,536 ids takes milliseconds."""
     for count in (4096, 65_536, 1 << 20, 1 << 24):
         assert kinds_of((places,), count) == ["scatter", "reduction"], count
+
+
+@pytest.mark.parametrize("count", [1 << 18, 1 << 20, 1 << 24])
+def test_no_group_of_a_gpu_goes_over_a_long_run(count: int) -> None:
+    """A run of 2^24 ids takes 12 ms by one group."""
+    types = [("f32", (count,)), ("i32", (count,)), ("f32", (count,))]
+    kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_along(*x, axis=0))
+    made = pieces(kernel)
+    assert [item.kind.data for item in made[-2:]] == ["reduction", "scatter"]
+    scatter = next(op for op in made[-1].block.ops if isinstance(op, TensorOp))
+    part = scatter.values["part"]
+    assert 2 * part // 2048 + count // part <= count**0.5 / 8
 
 
 def test_no_work_item_of_a_gpu_looks_at_many_ids() -> None:
