@@ -62,27 +62,26 @@ class _Blocks(BlockTotals):
             is_whole = code.compare_integers("eq", code.binary(arith.SubiOp, last, first), size)
             here = of(Counter(code.binary(arith.MinSIOp, first, most), 0, self.count - 1))
             there = code.known((end - 1).clamp(0, self.count - 1), self.count)
-            key = self.id(here)
-            alike = code.compare_integers("eq", key, self.id(there))
+            alike = code.compare_integers("eq", self.id(here), self.id(there))
             alike = code.binary(arith.AndIOp, alike, is_whole)
             is_first = code.is_below(self.item, 1, 1)
-            code.when(code.all_of([alike, is_first]), lambda: self._add_part(number, key))
+            code.when(code.all_of([alike, is_first]), lambda: self._add_part(number, here))
             first = code.select(alike, last, first)
             self._chunks(*(of(Counter(value, 0, self.count)) for value in (first, last)))
 
         size, most = (code.constant(n, INDEX) for n in (part, self.count - 1))
         code.each(low // part, (high + (part - 1)) // part, one_part)
 
-    def _add_part(self, number: Index, key: SSAValue) -> None:
-        """Adds the total of a part to that of its place."""
+    def _add_part(self, number: Index, element: Index) -> None:
+        """Adds the total of a part to that of the place that its elements are meant for."""
         totals = self.node.operands[3]
         code, count = self.code, totals.shape[self.axis]
         if not count:
             return
         own = code.known(number.clamp(0, count - 1), count)
         value = self.job.evaluator().lanes_at(totals, self.index(own))
-        first = code.convert("index_cast", code.index(self.first), i32)
-        self._add(code.binary(arith.SubiOp, key, first), widened(code, value, totals.element))
+        key = code.convert("index_cast", self.from_first(element), i32)
+        self._add(key, widened(code, value, totals.element))
 
     def _elements(self) -> tuple[Index, Index]:
         """Where the elements begin that are meant for the block, and where those behind do."""
