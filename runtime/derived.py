@@ -29,20 +29,22 @@ class DerivedKey:
 
 @dataclass(eq=False)
 class Derived:
-    """A buffer that executables hold together. `is_made` says whether it holds what its parameters'
-    values give. That changes while the session is locked.
+    """A buffer that executables hold together; `owner` keeps alive what the buffer lies in.
+    `is_made` says whether it holds what its parameters' values give. That changes while the session
+    is locked.
     """
 
     key: DerivedKey
     buffer: Any
+    owner: object = None
     is_made: bool = False
 
 
 class DerivedHolder(Protocol):
     """Holds derived buffers by their keys."""
 
-    def hold(self, key: DerivedKey, make: Callable[[], Any]) -> Derived:
-        """The buffer of a key, made where there is none."""
+    def hold(self, key: DerivedKey, make: Callable[[], Any], owner: object = None) -> Derived:
+        """The buffer of a key, made where there is none: then it lies in memory of `owner`."""
         ...
 
 
@@ -58,12 +60,12 @@ class DerivedBuffers:
         self._held: WeakValueDictionary[DerivedKey, Derived] = WeakValueDictionary()
         self._lock = threading.Lock()
 
-    def hold(self, key: DerivedKey, make: Callable[[], Any]) -> Derived:
-        """The buffer of a key, made where there is none."""
+    def hold(self, key: DerivedKey, make: Callable[[], Any], owner: object = None) -> Derived:
+        """The buffer of a key, made where there is none: then it lies in memory of `owner`."""
         with self._lock:
             held = self._held.get(key)
             if held is None:
-                self._held[key] = held = Derived(key, make())
+                self._held[key] = held = Derived(key, make(), owner)
             return held
 
     def parameter_changed(self, name: str) -> None:

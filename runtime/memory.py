@@ -212,8 +212,9 @@ class DeviceMemory:
         """The buffer of what lies outside the arena; None where it is only lent."""
         buffer, resident = self._plan.buffers[number], number not in self._passing
         if self._holder is not None and resident and number in self._keys:
-            key = self._keys[number]
-            self.derived[number] = self._holder.derived.hold(key, lambda: self._made(buffer))
+            self.derived[number] = self._holder.derived.hold(
+                self._keys[number], lambda: self._made(buffer), self._owner
+            )
             return self.derived[number].buffer
         if self._holder is None or buffer.kind not in (BufferKind.PARAM, BufferKind.STATE):
             return self._made(buffer) if resident else None

@@ -58,10 +58,11 @@ class Held:
 class Session:
     """One device's context and queue, whose commands run in order, and what is held there.
 
-    `lock` is taken by whoever runs or changes something. A state that a run has half written is in
-    `lost` until it is set or begun again. Those in `trained` are parameters that runs write: they
-    are not among `States`, and `reset` leaves them as they are. `beside` is a session whose context
-    it shares: its commands run in a queue of their own.
+    `lock` is taken by whoever runs or changes something. Who looks over all that is held without it
+    looks at a copy: another thread may compile what holds more. A state that a run has half written
+    is in `lost` until it is set or begun again. Those in `trained` are parameters that runs write:
+    they are not among `States`, and `reset` leaves them as they are. `beside` is a session whose
+    context it shares: its commands run in a queue of their own.
     """
 
     def __init__(self, device: ComputeDevice, beside: "Session | None" = None) -> None:
@@ -100,6 +101,12 @@ class Session:
 
         RuntimeFault where another graph has one of the name, and of another type.
         """
+        with self.lock:
+            return self._hold(plan, make, owner, resident)
+
+    def _hold(
+        self, plan: BufferPlan, make: Callable[[], Any], owner: object, resident: bool
+    ) -> Any:
         key = (plan.kind, plan.name)
         held = self._held.get(key)
         if held is None:
@@ -130,7 +137,7 @@ class Session:
 
     def held(self, kind: BufferKind) -> dict[str, BufferPlan]:
         """What is held of a kind, by name. The parts of a parameter are one."""
-        held = (item.plan for (found, _), item in self._held.items() if found is kind)
+        held = (item.plan for (found, _), item in self._held.copy().items() if found is kind)
         if kind is BufferKind.PARAM:
             held = map(whole_plan, held)
         return {plan.name: plan for plan in held}
@@ -152,12 +159,12 @@ class Session:
         """The parameters without a value."""
         if not self.unset:
             return set()
-        return {whole_name(name) for kind, name in self.unset if kind is BufferKind.PARAM}
+        return {whole_name(name) for kind, name in self.unset.copy() if kind is BufferKind.PARAM}
 
     @property
     def held_bytes(self) -> int:
         """Bytes of all parameters and states on the device."""
-        return sum(buffer_bytes(item.plan) for item in self._held.values() if item.buffer)
+        return sum(buffer_bytes(item.plan) for item in self._held.copy().values() if item.buffer)
 
     def set(self, kind: BufferKind, name: str, array: Any) -> None:
         """Copies a value to the device. InputError where its name, dtype or shape is wrong."""
@@ -172,8 +179,17 @@ class Session:
         if held.buffer is None and isinstance(value, DeviceArray):
             value = value.numpy()
         with self._telling([name] if kind is BufferKind.STATE else ()):
-            self._store(held, value)
-            self._is_set(kind, name)
+            self._change(held, value)
+
+    def _change(self, held: Held, value: np.ndarray | DeviceArray) -> None:
+        """Gives what is held another value. What is made of a parameter is noted as old before: the
+        copy may be interrupted when it is already there.
+        """
+        kind, name = held.plan.kind, held.plan.name
+        if kind is BufferKind.PARAM:
+            self.derived.parameter_changed(name)
+        self._store(held, value)
+        self._is_set(kind, name)
 
     def _store(self, held: Held, value: np.ndarray | DeviceArray) -> None:
         """Copies a value to where it is held; what is read from a file stays there until then."""
@@ -192,7 +208,7 @@ class Session:
         """The block format of what is held by a name, if it has one."""
         if kind is not BufferKind.PARAM or not isinstance(name, str):
             return None
-        return format_of(name, {key for found, key in self._held if found is kind})
+        return format_of(name, {key for found, key in self._held.copy() if found is kind})
 
     def _set_parts(self, name: str, format: BlockFormat, array: Any) -> None:
         shape = self.held(BufferKind.PARAM)[name].shape
@@ -203,8 +219,7 @@ class Session:
         with self._telling():
             for part in format.parts:
                 key = part_name(name, format, part)
-                self._store(self._find(BufferKind.PARAM, key), parts[part.name])
-                self._is_set(BufferKind.PARAM, key)
+                self._change(self._find(BufferKind.PARAM, key), parts[part.name])
 
     def given(self, value: Any, planned: BufferPlan) -> np.ndarray | DeviceArray:
         """What a caller gave for a buffer. InputError with what is wrong with it."""
@@ -303,8 +318,6 @@ class Session:
         self.unset.discard((kind, name))
         if kind is BufferKind.STATE:
             self.lost.discard(name)
-            return
-        self.derived.parameter_changed(name)
 
     def _find(self, kind: BufferKind, name: str) -> Held:
         """What is held of a name. NoParameter where nothing is."""

@@ -4,6 +4,7 @@ them holds it.
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +18,9 @@ from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.derived import derived_keys
 from mgn.runtime.devices import choose
+from mgn.runtime.errors import InputError
+from mgn.runtime.large_pages import PAGE, has_large_pages, large_pages
+from mgn.runtime.launching import session as session_module
 from mgn.runtime.launching.executable import Executable
 from mgn.runtime.launching.session import Session
 from mgn.runtime.memory import bytes_together
@@ -218,6 +222,104 @@ def test_guarded_executables_share_too() -> None:
     check(first)
     check(second)
     assert second.preparation.launches == 0 and shared(first, second) == [FIRST, SECOND]
+
+
+@pytest.mark.skipif(not has_large_pages(), reason="the system has no large pages")
+def test_a_guarded_buffer_outlives_the_executable_that_made_it() -> None:
+    """It is a slice of another buffer, which is in memory of the host where it is large."""
+    size = PAGE // 4
+    arguments = tuple(replace(item, count=size) for item in KERNELS["add"].arguments)
+    wide = {
+        name: replace(item, global_size=(size, 1, 1), arguments=arguments)
+        for name, item in KERNELS.items()
+    }
+    plan = planned()
+    large = tuple(
+        replace(item, shape=(size,), value=None if item.value is None else np.ones(size, "f4"))
+        for item in plan.buffers
+    )
+    outputs = tuple(replace(item, shape=(size,)) for item in plan.outputs)
+    plan = replace(plan, arena=4 * size, buffers=large, outputs=outputs)
+    holding = made(replace(plan, prepare=(), steps=()), guard=True, kernels=wide)
+    for name in "ab":
+        holding.set_param(name, np.full(size, 3, np.float32))
+    first, second = (made(plan, holding, guard=True, kernels=wide) for _ in range(2))
+    ones = np.ones(size, np.float32)
+    first.run({"x": ones})
+    del first
+    gc.collect()
+    others = [large_pages(4 * size) for _ in range(8)]
+    for other in others:
+        other[:] = 0x40
+    assert np.all(second.run({"x": ones})["y"] == 10.0)
+    assert second.preparation.launches == 0
+
+
+def test_setting_a_parameter_that_is_interrupted_leaves_nothing_old(monkeypatch: Any) -> None:
+    first = with_values(made(planned()))
+    check(first)
+
+    def interrupted(session: Session, *given: Any) -> None:
+        store(session, *given)
+        raise KeyboardInterrupt
+
+    store = vars(Session)["_store"]
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "_store", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            first.set_param("a", VALUES["b"])
+    np.testing.assert_array_equal(first.get_param("a"), VALUES["b"])
+    check(first)
+
+
+def test_threads_that_plan_a_parameter_at_once_hold_one_buffer() -> None:
+    session, held = Session(choose("auto")), list[object]()
+
+    def new() -> object:
+        time.sleep(0.05)
+        return object()
+
+    def plan() -> None:
+        held.append(session.hold(_buffer(BufferKind.PARAM, "a"), new, None))
+
+    threads = [threading.Thread(target=plan) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert held[0] is held[1]
+
+
+def test_a_value_that_is_set_while_a_parameter_moves_to_the_device_is_kept(
+    monkeypatch: Any,
+) -> None:
+    first = with_values(made(planned()))
+    assert first.session.parameter("a").buffer is None, "it waits on the host: no run reads it"
+    setting = threading.Thread(target=first.set_param, args=("a", VALUES["b"]))
+
+    def slowly(session: Session, *given: Any) -> None:
+        if setting.ident is None:
+            setting.start()
+            setting.join(0.1)
+        store(session, *given)
+
+    store = vars(Session)["_store"]
+    monkeypatch.setattr(Session, "_store", slowly)
+    made(replace(planned(), prepare=(), steps=(LaunchStep("multiply", (X, A, Y)),)), first)
+    setting.join()
+    np.testing.assert_array_equal(first.get_param("a"), VALUES["b"])
+
+
+def test_a_run_looks_for_values_while_another_thread_plans_more(monkeypatch: Any) -> None:
+    first = made(planned())
+
+    def planning(name: str) -> str:
+        first.session.unset.add((BufferKind.PARAM, f"{name} and more"))
+        return name
+
+    monkeypatch.setattr(session_module, "whole_name", planning)
+    with pytest.raises(InputError, match="2 parameters have no value: 'a', 'b'"):
+        first.run({"x": XS})
 
 
 def test_executables_come_go_run_and_are_told_of_values_in_many_threads() -> None:
