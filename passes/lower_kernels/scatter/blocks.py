@@ -71,6 +71,7 @@ class _Blocks(BlockTotals):
 
         size, most = (code.constant(n, INDEX) for n in (part, self.count - 1))
         code.each(low // part, (high + (part - 1)) // part, one_part)
+        code.barrier()  # the total of a last part was added by one work-item, and others write it
 
     def _add_part(self, number: Index, element: Index) -> None:
         """Adds the total of a part to that of the place that its elements are meant for."""

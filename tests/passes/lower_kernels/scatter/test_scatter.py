@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion import ScheduleAttr
-from mgn.dialects.kernel import DEVICES
+from mgn.dialects.kernel import DEVICES, BarrierOp
 from mgn.dialects.mgn.operation import OPERATIONS, TensorOp
 from mgn.dialects.types import ELEMENT_TYPES, Family
 from mgn.passes.kernels.accumulation import accumulator
@@ -240,6 +240,20 @@ def test_groups_add_totals_of_parts_with_one_id(
         ]
         assert scheduled(kernel, GPU_ON_CPU, **schedule)["variant"] == ScatterVariant.BLOCKS
     check_all(cl_queue, runs, check)
+
+
+def test_totals_of_parts_are_there_before_others_write_them() -> None:
+    """A whole part has no chunk, whose end is a barrier: one work-item adds its total."""
+    types = [("f32", (700,)), ("i32", (9000,)), ("f32", (9000,)), ("f32", (9,))]
+    kernel = fused_kernel(
+        "scatter", types, lambda b, *x: b.scatter_along_in_parts(*x, axis=0, part=1000)
+    )
+    function = lowered(kernel, GPU_ON_CPU, variant=ScatterVariant.BLOCKS)
+    ops = list(function.body.block.ops)
+    waits = [any(isinstance(inner, BarrierOp) for inner in op.walk()) for op in ops]
+    (parts,) = (n for n, op in enumerate(ops) if waits[n] and op.regions)
+    behind = [type(op) for op in ops[parts + 1 :] if op.regions or isinstance(op, BarrierOp)]
+    assert behind[0] is BarrierOp
 
 
 @pytest.mark.parametrize("combine", ["add", "max"])
