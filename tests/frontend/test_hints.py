@@ -85,7 +85,7 @@ def test_numbers_of_python_are_scalars() -> None:
     assert [found[name] for name in "shiub"] == [2.0, 0.5, -3, 255, True]
     for name, value in (("i", 2.5), ("u", 256), ("u", -1), ("b", 1), ("s", True), ("i", 2**31)):
         given = {"s": 1.0, "h": 1.0, "i": 1, "u": 1, "b": False, name: value}
-        with pytest.raises(InputError, match=f"input '{name}' has dtype"):
+        with pytest.raises(InputError, match=f"input '{name}' is {value}, which"):
             exe(**given)
 
 
