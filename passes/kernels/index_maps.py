@@ -110,13 +110,11 @@ def _bound(node: Node, name: str) -> int | None:
 @dataclass(frozen=True)
 class Place:
     """An element of an input, or zero: it is the input's where all `inside` tests hold, each of
-    which says that an index, which may be negative, is an axis' of so many. `index` is clamped to
-    the input; `free` is the same where all tests hold, without a clamp.
+    which says that an index, which may be negative, is an axis' of so many.
     """
 
     node: Node
     index: Index
-    free: Index
     inside: tuple[tuple[Index, int], ...] = ()
 
 
@@ -125,27 +123,25 @@ def is_zero_padding(node: Node) -> bool:
     return node.name == "pad" and node.values["value"] == 0 and node.operands[0].count > 0
 
 
-def padded_place_of(node: Node, index: Indices) -> Place:
-    """The same as `place_of`, through padding with zeros besides."""
+def padded_place_of(node: Node, index: Indices, clamps: bool = True) -> Place:
+    """The same as `place_of`, through padding with zeros besides. The place is then clamped to what
+    is padded, unless nothing is read where a test does not hold.
+    """
     inside: list[tuple[Index, int]] = []
-    free = index
     while node.name != INPUT:
         (source,) = node.operands
         if is_zero_padding(node):
-            free, index = _unpadded(node, free), _unpadded(node, index)
+            index = tuple(
+                part - low for part, (low, _) in zip(index, node.values["padding"], strict=True)
+            )
             axes = list(zip(index, source.shape, strict=True))
             inside += [(part, size) for part, size in axes if part.low < 0 or part.high >= size]
-            index = tuple(part.clamp(0, size - 1) for part, size in axes)
+            if clamps:
+                index = tuple(part.clamp(0, size - 1) for part, size in axes)
         elif node.name in MOVES:
-            move = MOVES[node.name]
-            free, index = move(node, free), move(node, index)
+            index = MOVES[node.name](node, index)
         node = source
-    return Place(node, linear(index, node.shape), linear(free, node.shape), tuple(inside))
-
-
-def _unpadded(node: Node, index: Indices) -> Indices:
-    """The element of what is padded; it may lie outside."""
-    return tuple(part - low for part, (low, _) in zip(index, node.values["padding"], strict=True))
+    return Place(node, linear(index, node.shape), tuple(inside))
 
 
 def bounded(index: Index, limit: int, width: int) -> Index:

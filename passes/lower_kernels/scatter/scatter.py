@@ -84,6 +84,11 @@ def _by_element(job: Job, combined: Callable[[Code, Evaluator, Node, Indices], S
     return Launch((items,), (local,))
 
 
+def _adds_floats(node: Node) -> bool:
+    """Whether what is combined are sums that round."""
+    return node.element.is_float and node.values["combine"] == ADD
+
+
 def _combined(code: Code, evaluator: Evaluator, node: Node, index: Indices) -> SSAValue:
     """What is scattered to a vector of the result, and was there before."""
     x, ids, src, *_ = node.operands
@@ -103,7 +108,7 @@ def _combined(code: Code, evaluator: Evaluator, node: Node, index: Indices) -> S
         return [code.select(hit, joined()[0], held[0])]
 
     before = widened(code, evaluator.lanes_at(x, index), node.element)
-    sums = [node.element.is_float and node.values["combine"] == ADD]
+    sums = [_adds_floats(node)]
     return long_loop(code, 0, src.shape[axis], step, [before], sums)[0]
 
 
@@ -122,7 +127,7 @@ def _run_combined(code: Code, evaluator: Evaluator, node: Node, index: Indices) 
     if not count:
         return before
     first, last = bound(0), bound(1)
-    sums = [node.element.is_float and node.values["combine"] == ADD]
+    sums = [_adds_floats(node)]
 
     def whole() -> list[SSAValue]:
         if totals:
@@ -156,7 +161,7 @@ def _by_parts(
     left = code.binary(arith.MinSIOp, code.index(begin * part), code.index(last))
     right = code.binary(arith.MaxSIOp, code.index(end * part), left)
     step = _run_step(code, evaluator, node, index, order, src)
-    sums = [node.element.is_float and node.values["combine"] == ADD]
+    sums = [_adds_floats(node)]
 
     def total(turn: Index, held: list[SSAValue]) -> list[SSAValue]:
         value = evaluator.lanes_at(totals, (*index[:axis], turn, *index[axis + 1 :]))
@@ -182,7 +187,7 @@ def _part_total(code: Code, evaluator: Evaluator, node: Node, index: Indices) ->
     step, element = _run_step(code, evaluator, node, index, order, src), node.element
     kept, lanes = accumulator(element), evaluator.lanes
     start = code.constant(no_change(node.values["combine"], kept), memory_type(kept), lanes)
-    sums = [element.is_float and node.values["combine"] == ADD]
+    sums = [_adds_floats(node)]
     return code.branch(
         code.compare_integers("eq", id(0), id(part - 1)),
         lambda: long_loop(code, first, first + part, step, [start], sums, AT_ONCE),

@@ -173,10 +173,10 @@ class Panel(OperandCopies):
     def _start_copy(self, block: Index, line: Index, start: Index, target: SSAValue) -> None:
         code, width = self.code, self.width
         line, start, k = self._absolute(block, line, start)
-        source = self.source(line, start, width)
+        source = self.source(line, start, width, clamps=False)
         operands = [
             self.job.inputs[source.node.number],
-            code.index(source.free.at_lane(0)),
+            code.index(source.index.at_lane(0)),
             self.memory,
             target,
         ]

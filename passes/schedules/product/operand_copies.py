@@ -115,10 +115,10 @@ class OperandCopies:
             width //= 2
         return width
 
-    def source(self, line: Index, start: Index, width: int) -> Place:
+    def source(self, line: Index, start: Index, width: int, clamps: bool = True) -> Place:
         """The input and the place in it of an element of the operand and those after it."""
         own, k = self.bounds(line, start, width)
-        return padded_place_of(self.node, self.index_of(own, k))
+        return padded_place_of(self.node, self.index_of(own, k), clamps)
 
     def bounds(self, line: Index, start: Index, width: int) -> tuple[Index, Index]:
         """Row or column, and step, brought inside the operand; lanes run along the line."""

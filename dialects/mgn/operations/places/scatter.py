@@ -40,13 +40,23 @@ COMBINES = (ADD, LARGEST)
 IDS = OperandSpec("ids", INTEGERS, group="ids")
 
 
+def check_combine(combine: str) -> None:
+    """Raises ShapeError where nothing is combined so."""
+    if combine not in COMBINES:
+        raise ShapeError(f"combine must be 'add' or 'max', not '{combine}'")
+
+
+def combined_in(dtype: np.dtype, terms: int) -> np.dtype:
+    """The type in which so many terms are combined."""
+    return np.dtype(np.float32) if dtype in HALVES else sums_in(dtype, terms)
+
+
 def infer_along(
     x: TensorType, ids: TensorType, src: TensorType, axis: int, combine: str, sorted: bool
 ) -> TensorType:
     """The type of what is scattered along an axis. Raises ShapeError."""
     shape, index, given = x.get_shape(), ids.get_shape(), src.get_shape()
-    if combine not in COMBINES:
-        raise ShapeError(f"combine must be 'add' or 'max', not '{combine}'")
+    check_combine(combine)
     if len({len(shape), len(index), len(given)}) > 1:
         raise ShapeError(f"x {list(shape)}, ids {list(index)} and src {list(given)} differ in rank")
     for i, (size, number, own) in enumerate(zip(shape, index, given, strict=True)):
@@ -59,7 +69,7 @@ def infer_along(
 
 def combined_along(x: Array, ids: Array, src: Array, axis: int, combine: str) -> Array:
     """x with what is scattered to it, in the order of the ids."""
-    dtype = np.dtype(np.float32) if x.dtype in HALVES else sums_in(x.dtype, src.shape[axis])
+    dtype = combined_in(x.dtype, src.shape[axis])
     result = np.array(x, dtype)
     index: list[Array] = list(np.indices(src.shape, sparse=True))
     inside = np.clip(ids.astype(np.int64), 0, max(x.shape[axis] - 1, 0))

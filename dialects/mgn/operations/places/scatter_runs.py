@@ -22,15 +22,15 @@ from mgn.dialects.mgn.operation import (
     OperationSpec,
     define,
 )
-from mgn.dialects.mgn.operations.elements.elementwise import HALVES
 from mgn.dialects.mgn.operations.places.scatter import (
     ADD,
-    COMBINES,
     IDS,
+    check_combine,
     combined_along,
+    combined_in,
     infer_along,
 )
-from mgn.dialects.mgn.operations.rows.reductions import canonical_axis, sums_in
+from mgn.dialects.mgn.operations.rows.reductions import canonical_axis
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import element_of, tensor
 
@@ -81,8 +81,7 @@ def _infer_runs(
 ) -> TensorType:
     shape, places, index = x.get_shape(), bounds.get_shape(), order.get_shape()
     given = src.get_shape()
-    if combine not in COMBINES:
-        raise ShapeError(f"combine must be 'add' or 'max', not '{combine}'")
+    check_combine(combine)
     for i, sizes in enumerate(zip(shape, places, index, given, strict=True)):
         size, bound, number, own = sizes
         fits = (bound == size + 1 and number == own) if i == axis else own == size
@@ -131,12 +130,18 @@ def _whole_parts(shape: Sequence[int], axis: int, part: int) -> tuple[int, ...]:
     return (*shape[:axis], shape[axis] // part, *shape[axis + 1 :])
 
 
+def _check_totals(totals: TensorType, src: TensorType, axis: int, part: int) -> None:
+    """Raises ShapeError where totals are not those of whole parts."""
+    wanted = _whole_parts(src.get_shape(), axis, part)
+    if totals.get_shape() != wanted:
+        raise ShapeError(f"totals must be {list(wanted)}, not {list(totals.get_shape())}")
+
+
 def _infer_totals(
     ids: TensorType, order: TensorType, src: TensorType, axis: int, part: int, combine: str
 ) -> TensorType:
     index, given = ids.get_shape(), src.get_shape()
-    if combine not in COMBINES:
-        raise ShapeError(f"combine must be 'add' or 'max', not '{combine}'")
+    check_combine(combine)
     if len(index) != len(given) or order.get_shape() != index:
         raise ShapeError(f"ids {list(index)} and order {list(order.get_shape())} do not fit")
     for i, (number, own) in enumerate(zip(index, given, strict=True)):
@@ -152,7 +157,7 @@ def _totals(ids: Array, order: Array, src: Array, axis: int, part: int, combine:
     count = src.shape[axis] // part
     shape = (*rows.shape[:-1], count, part)
     rows, named = (item[..., : count * part].reshape(shape) for item in (rows, named))
-    dtype = np.dtype(np.float32) if src.dtype in HALVES else sums_in(src.dtype, part)
+    dtype = combined_in(src.dtype, part)
     join = np.add if combine == ADD else np.maximum
     found = join.reduce(rows.astype(dtype), axis=-1, dtype=dtype)
     found = np.where(named[..., 0] == named[..., -1], found, 0).astype(src.dtype)
@@ -191,9 +196,7 @@ def _infer_in_parts(
     part: int,
     combine: str,
 ) -> TensorType:
-    wanted = _whole_parts(src.get_shape(), axis, part)
-    if totals.get_shape() != wanted:
-        raise ShapeError(f"totals must be {list(wanted)}, not {list(totals.get_shape())}")
+    _check_totals(totals, src, axis, part)
     return _infer_runs(x, bounds, order, src, axis, combine)
 
 
@@ -208,7 +211,7 @@ def _in_parts(
     combine: str,
 ) -> Array:
     """Each place has what is left of its run on either side, and the totals of whole parts."""
-    dtype = np.dtype(np.float32) if x.dtype in HALVES else sums_in(x.dtype, src.shape[axis])
+    dtype = combined_in(x.dtype, src.shape[axis])
     result, join = np.array(x, dtype), np.add if combine == ADD else np.maximum
     taken = np.take_along_axis(src, np.broadcast_to(order, src.shape).astype(np.int64), axis)
     rows, elements, whole = (np.moveaxis(item, axis, -1) for item in (result, taken, totals))
@@ -262,9 +265,7 @@ def _infer_along_in_parts(
     part: int,
     combine: str,
 ) -> TensorType:
-    wanted = _whole_parts(src.get_shape(), axis, part)
-    if totals.get_shape() != wanted:
-        raise ShapeError(f"totals must be {list(wanted)}, not {list(totals.get_shape())}")
+    _check_totals(totals, src, axis, part)
     return infer_along(x, ids, src, axis, combine, sorted=True)
 
 
