@@ -66,16 +66,21 @@ kernel.func @histogram(%x : memref<64xi32>, %y : memref<64xi32>) access [read, w
 }"""
 
 
-@pytest.mark.parametrize("target", ["opencl", "spirv"])
-def test_work_items_count_in_local_memory(
-    target: str,
+@pytest.fixture(params=["opencl", "spirv"])
+def on_both_targets(
+    request: pytest.FixtureRequest,
     cl_queue: Any,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if target == "spirv":
+    """Kernels are built for one target after the other."""
+    if request.param == "spirv":
         need_spirv(cl_queue)
         monkeypatch.setattr(opencl_tests, "signature", spirv_signature)
         build_unoptimised(monkeypatch)
+
+
+@pytest.mark.usefixtures("on_both_targets")
+def test_work_items_count_in_local_memory(cl_queue: Any) -> None:  # noqa: F811
     x, y = np.random.default_rng(0).integers(0, 9, 64, np.int32), np.empty(64, np.int32)
     run_text(cl_queue, HISTOGRAM, x, y)
     np.testing.assert_array_equal(y, np.bincount(x, minlength=64))
@@ -105,16 +110,8 @@ kernel.func @combined(%x : memref<128xi32>, %y : memref<8xi32>, %z : memref<8xi3
 }"""
 
 
-@pytest.mark.parametrize("target", ["opencl", "spirv"])
-def test_work_items_combine_numbers_in_memory(
-    target: str,
-    cl_queue: Any,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if target == "spirv":
-        need_spirv(cl_queue)
-        monkeypatch.setattr(opencl_tests, "signature", spirv_signature)
-        build_unoptimised(monkeypatch)
+@pytest.mark.usefixtures("on_both_targets")
+def test_work_items_combine_numbers_in_memory(cl_queue: Any) -> None:  # noqa: F811
     x = np.random.default_rng(0).integers(-(1 << 31), 1 << 31, 128).astype(np.int32)
     y, z = np.full(8, -(1 << 30), np.int32), np.arange(8, dtype=np.int32)
     largest = np.maximum(x.reshape(16, 8).max(0), y)

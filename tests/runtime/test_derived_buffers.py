@@ -6,7 +6,6 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +24,7 @@ from mgn.runtime.launching.executable import Executable
 from mgn.runtime.launching.session import Session
 from mgn.runtime.memory import bytes_together
 from tests.runtime.device_kernels import KERNELS, SIZE, pointwise
+from tests.support.threads import run_together
 
 X, A, B, TABLE, FIRST, SECOND, Y = range(7)
 BYTES = 4 * SIZE
@@ -282,11 +282,7 @@ def test_threads_that_plan_a_parameter_at_once_hold_one_buffer() -> None:
     def plan() -> None:
         held.append(session.hold(_buffer(BufferKind.PARAM, "a"), new, None))
 
-    threads = [threading.Thread(target=plan) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together([plan, plan])
     assert held[0] is held[1]
 
 
@@ -338,12 +334,7 @@ def test_executables_come_go_run_and_are_told_of_values_in_many_threads() -> Non
                 if not np.array_equal(found["y"], found["ab"] + np.float32(number % 3)):
                     wrong.append(number)
 
-    bodies: list[Callable[[], None]] = [write, come_and_run, come_and_run]
-    threads = [threading.Thread(target=body) for body in bodies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together([write, come_and_run, come_and_run])
     assert not wrong
     check(first)
 

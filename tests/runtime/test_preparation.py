@@ -1,8 +1,6 @@
 """What derives from parameters is made before the first run, and again when it is stale."""
 
-import threading
 import weakref
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +19,7 @@ from mgn.runtime.packages.load import PackagedExecutable
 from mgn.runtime.packages.reader import read_package
 from mgn.runtime.packages.writer import package_bytes
 from tests.runtime.device_kernels import KERNELS, SIZE
+from tests.support.threads import run_together
 
 RANDOM = np.random.default_rng(11)
 
@@ -136,12 +135,7 @@ def test_a_run_never_mixes_an_old_derived_value_with_a_new_parameter() -> None:
                 wrong.append(found["cc"][0])
 
     executable.set_param("c", choices[0])
-    bodies: list[Callable[[], None]] = [write, read, read]
-    threads = [threading.Thread(target=body) for body in bodies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together([write, read, read])
     assert not wrong
 
 

@@ -1,8 +1,8 @@
 """An executable computes what its plan says, checks what it is given, and tells on bad kernels."""
 
 import json
-import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from mgn.runtime.cache import KernelCache
 from mgn.runtime.errors import BuildError, DeviceError, GuardError, InputError, RuntimeFault
 from mgn.runtime.launching.executable import Executable
 from tests.runtime.device_kernels import KERNELS, PLAN, SIZE, signature
+from tests.support.threads import run_together
 
 pytestmark = pytest.mark.gpu
 RANDOM = np.random.default_rng(7)
@@ -214,11 +215,7 @@ def test_runs_from_several_threads_do_not_mix() -> None:
             if not np.array_equal(executable.run({"x": x})["y"], expected(x)):
                 wrong.append(seed)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_together([partial(work, seed) for seed in range(3)])
     assert not wrong
 
 
