@@ -14,11 +14,11 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IndexType,
     IntegerAttr,
-    StringAttr,
 )
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Operation
 
+from mgn.codegen.opencl.comparisons import compare_floats, compare_integers
 from mgn.codegen.opencl.expression import (
     ADD,
     AND,
@@ -35,7 +35,8 @@ from mgn.codegen.opencl.expression import (
     infix,
     prefix,
 )
-from mgn.codegen.opencl.values import as_mask, mask_for, rounded, signed, unsigned
+from mgn.codegen.opencl.integer_extrema import integer_extremum, select_of_extremum
+from mgn.codegen.opencl.values import mask_for, rounded, signed, unsigned
 from mgn.codegen.opencl.writer import Row, Writer
 from mgn.dialects import kernel
 from mgn.dialects.kernel.builtins import DIVISIONS, EXACT_BUILTINS, ROUNDED_BUILTINS
@@ -85,40 +86,6 @@ BITWISE_INFIX: dict[type[Operation], tuple[str, int]] = {
     arith.OrIOp: ("|", OR),
     arith.XOrIOp: ("^", XOR),
 }
-
-INTEGER_PREDICATES: dict[str, tuple[str, int, bool]] = {
-    "eq": ("==", EQUALITY, False),
-    "ne": ("!=", EQUALITY, False),
-    "slt": ("<", RELATION, False),
-    "sle": ("<=", RELATION, False),
-    "sgt": (">", RELATION, False),
-    "sge": (">=", RELATION, False),
-    "ult": ("<", RELATION, True),
-    "ule": ("<=", RELATION, True),
-    "ugt": (">", RELATION, True),
-    "uge": (">=", RELATION, True),
-}
-"""`cmpi` predicate → operator, precedence, unsigned. Their order is MLIR's numbering."""
-
-FLOAT_PREDICATES: dict[str, tuple[str, bool]] = {
-    "false": ("false", False),
-    "oeq": ("==", False),
-    "ogt": (">", False),
-    "oge": (">=", False),
-    "olt": ("<", False),
-    "ole": ("<=", False),
-    "one": ("islessgreater", False),
-    "ord": ("isordered", False),
-    "ueq": ("islessgreater", True),
-    "ugt": ("<=", True),
-    "uge": ("<", True),
-    "ult": (">=", True),
-    "ule": (">", True),
-    "une": ("!=", False),
-    "uno": ("isunordered", False),
-    "true": ("true", False),
-}
-"""`cmpf` predicate → operator or function, negated. Their order is MLIR's numbering."""
 
 
 def _constant(writer: Writer, operation: arith.ConstantOp) -> Expression | None:
@@ -272,66 +239,10 @@ def _shift(operator: str, logical: bool) -> Row:
     return row
 
 
-def _integer_extremum(name: str, is_unsigned: bool) -> Row:
-    def row(writer: Writer, operation: Any) -> Expression:
-        result = operation.result.type
-        if is_bool(result):
-            larger = (name == "max") == is_unsigned  # a signed true is -1, below false
-            return infix(*_or_and(writer, operation, larger))
-        if not is_unsigned:
-            return call(name, *writer.values(operation))
-        best = call(name, unsigned(writer, operation.lhs), unsigned(writer, operation.rhs))
-        return signed(writer, result, best)
-
-    return row
-
-
-def _or_and(
-    writer: Writer, operation: Any, either: bool
-) -> tuple[Expression, str, Expression, int]:
-    left, right = writer.values(operation)
-    return (left, "|", right, OR) if either else (left, "&", right, AND)
-
-
-def _predicate(operation: Any) -> str:
-    """The name of a comparison's predicate; `arith` numbers its predicates."""
-    if isinstance(operation.predicate, StringAttr):
-        return operation.predicate.data
-    names = INTEGER_PREDICATES if isinstance(operation, arith.CmpiOp) else FLOAT_PREDICATES
-    return list(names)[operation.predicate.value.data]
-
-
-def _compare_integers(
-    writer: Writer, operation: arith.CmpiOp | kernel.CompareIntegersOp
-) -> Expression:
-    type = operation.lhs.type
-    operator, precedence, is_unsigned = INTEGER_PREDICATES[_predicate(operation)]
-    left, right = writer.values(operation)
-    if is_bool(type) and not is_vector(type):
-        if not is_unsigned and precedence == RELATION:
-            left, right = right, left  # a signed true is -1, below false
-    elif is_unsigned:
-        left, right = unsigned(writer, operation.lhs), unsigned(writer, operation.rhs)
-    return as_mask(writer, type, infix(left, operator, right, precedence))
-
-
-def _compare_floats(writer: Writer, operation: arith.CmpfOp | kernel.CompareFloatsOp) -> Expression:
-    type = operation.lhs.type
-    operator, negated = FLOAT_PREDICATES[_predicate(operation)]
-    left, right = writer.values(operation)
-    if operator in ("true", "false"):
-        if is_vector(type):
-            operator = "-1" if operator == "true" else "0"
-        return writer.types.splat(operation.result.type, Expression(operator))
-    if operator.startswith("is"):
-        comparison = call(operator, left, right)
-    else:
-        precedence = EQUALITY if operator in ("==", "!=") else RELATION
-        comparison = infix(left, operator, right, precedence)
-    return as_mask(writer, type, prefix("!", comparison) if negated else comparison)
-
-
 def _select(writer: Writer, operation: arith.SelectOp | kernel.SelectOp) -> Expression:
+    extremum = select_of_extremum(writer, operation)
+    if extremum is not None:
+        return extremum
     test, yes, no = writer.values(operation)
     if not is_vector(operation.cond.type):
         result, chosen = operation.result.type, condition(test, yes, no)
@@ -385,17 +296,17 @@ ARITHMETIC_ROWS: dict[type[Operation], Row] = {
     arith.NegfOp: _negate,
     arith.MaximumfOp: _extremum("maximum"),
     arith.MinimumfOp: _extremum("minimum"),
-    arith.MaxSIOp: _integer_extremum("max", is_unsigned=False),
-    arith.MinSIOp: _integer_extremum("min", is_unsigned=False),
-    arith.MaxUIOp: _integer_extremum("max", is_unsigned=True),
-    arith.MinUIOp: _integer_extremum("min", is_unsigned=True),
+    arith.MaxSIOp: integer_extremum("max", is_unsigned=False),
+    arith.MinSIOp: integer_extremum("min", is_unsigned=False),
+    arith.MaxUIOp: integer_extremum("max", is_unsigned=True),
+    arith.MinUIOp: integer_extremum("min", is_unsigned=True),
     arith.ShLIOp: _shift("<<", logical=True),
     arith.ShRUIOp: _shift(">>", logical=True),
     arith.ShRSIOp: _shift(">>", logical=False),
-    arith.CmpiOp: _compare_integers,
-    arith.CmpfOp: _compare_floats,
-    kernel.CompareIntegersOp: _compare_integers,
-    kernel.CompareFloatsOp: _compare_floats,
+    arith.CmpiOp: compare_integers,
+    arith.CmpfOp: compare_floats,
+    kernel.CompareIntegersOp: compare_integers,
+    kernel.CompareFloatsOp: compare_floats,
     kernel.SelectOp: _select,
     arith.SelectOp: _select,
     math.AbsIOp: _absolute_integer,

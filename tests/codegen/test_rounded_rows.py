@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 from xdsl.dialects.builtin import StringAttr
 
 from tests.codegen.opencl_cases import CASES, COUNT, Case, case_text, samples
@@ -33,12 +32,17 @@ def _read_wide(case: Case) -> Case:
     return replace(case, body=f"{body}\n%r = arith.extf %h : {case.result} to f32", result="f32")
 
 
-@pytest.mark.parametrize("joint", [opencl_signatures, spirv_signatures])
-def test_a_row_in_half_precision_gives_numbers_of_that_type(joint: Joint, cl_queue: Any) -> None:  # noqa: F811
+JOINT: dict[str, Joint] = {"opencl": opencl_signatures, "spirv": spirv_signatures}
+
+
+def test_a_row_in_half_precision_gives_numbers_of_that_type(
+    device_target: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
     kernels = [kernel(case_text(_read_wide(case), 1)) for case in HALVES]
     for number, func in enumerate(kernels):
         func.sym_name = StringAttr(f"row_{number}")
-    found = joint(kernels, [device_description(cl_queue)] * len(kernels))
+    found = JOINT[device_target](kernels, [device_description(cl_queue)] * len(kernels))
     wide: list[str] = []
     for case, tested in zip(HALVES, found, strict=True):
         inputs = [samples(e, seed, case.low, case.high) for seed, e in enumerate(case.inputs)]

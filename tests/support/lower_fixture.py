@@ -38,6 +38,7 @@ GPU_ON_CPU = CPU.with_figures(
 
 FORMS = {"cpu": CPU, "gpu": GPU_ON_CPU}
 if os.environ.get("MGN_TEST_DEVICE") == "gpu":
+    FORMS["cpu"] = CPU.with_figures(local_memory=GPU_ON_CPU.local_memory)
     FORMS["nvidia"] = DEVICES["nvidia-h200"]
 
 

@@ -72,8 +72,10 @@ def device_description(queue: Any) -> Device:
 
 def compiled_there(queue: Any, device: Device) -> Device:
     """A description with the vendor whose compiler builds for a queue, where its text differs."""
-    is_pocl = "Portable Computing" in queue.device.platform.name
-    return device.with_figures(vendor="pocl") if is_pocl else device
+    for vendor, platform in (("pocl", "Portable Computing"), ("nvidia", "NVIDIA")):
+        if platform in queue.device.platform.name:
+            return device.with_figures(vendor=vendor)
+    return device
 
 
 def build_options(queue: Any) -> list[str]:

@@ -1,5 +1,6 @@
 """Graphs that are compiled together, and sizes of a range, share what they make of parameters."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from mgn.sized_executable import SizedExecutable
 
 DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
 DEPTH, WIDE = 256, 1024
+on_a_cpu = pytest.mark.skipif(DEVICE == "gpu", reason="a GPU's products read no panels")
 
 PROGRAM = f"""
     param up: f32[{WIDE}, {DEPTH}] = normal(std = 0.1)
@@ -50,6 +52,7 @@ def both_run(lm: Any) -> list[np.ndarray]:
     return [lm["prefill"](tokens=rows(32))["y"], lm["decode"](token=rows(1))["y"]]
 
 
+@on_a_cpu
 def test_a_prompt_and_decoding_hold_panels_once() -> None:
     with counted_buffers() as buffers:
         lm = mgn.compile(mgn.parse(PROGRAM), graph=["prefill", "decode"], device=DEVICE)
@@ -133,14 +136,20 @@ def test_a_frozen_parameter_of_training_is_made_anew_for_steps_and_evaluation() 
 
 @pytest.mark.parametrize("rows_", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize(("depth", "columns"), [(64, 64), (96, 100), (1536, 64), (4096, 257)])
-def test_few_rows_read_panels_of_any_width(rows_: int, depth: int, columns: int) -> None:
+def test_few_rows_read_panels_of_any_width(
+    rows_: int, depth: int, columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = tmp_path / "figures.json"
+    figures.write_text(json.dumps({"bandwidth": 2e10, "rates": {"f32": 4e11}}))
+    if DEVICE != "gpu":  # panels by price, whatever else this machine does meanwhile
+        monkeypatch.setenv("MGN_DEVICE_FIGURES", str(figures))
     text = f"""graph g(x: f32[{rows_}, {depth}], r: f32[{rows_}, {columns}]) {{
       param gate: f32[{columns}, {depth}] = normal(std = 0.1)
       param scale: f32[{depth}] = normal(std = 0.1)
       return y = r + silu(x * scale) @ gate.T, z = (x * scale) @ gate.T
     }}"""
     exe = mgn.compile(mgn.parse(text), device=DEVICE)
-    assert exe.report.derived, "panels"
+    assert exe.report.derived or DEVICE == "gpu", "panels"
     random = np.random.default_rng(depth + rows_)
     x = random.standard_normal((rows_, depth), np.float32)
     r = random.standard_normal((rows_, columns), np.float32)
@@ -154,8 +163,7 @@ def test_few_rows_read_panels_of_any_width(rows_: int, depth: int, columns: int)
         assert np.all(np.abs(found[name] - (left @ gate.T + beside)) <= 2e-6 * (largest + 1))
 
 
-@pytest.mark.parametrize("target", ["opencl", "spirv"])
-def test_graphs_that_name_all_but_their_parameters_differently_share(target: str) -> None:
+def test_graphs_that_name_all_but_their_parameters_differently_share(device_target: str) -> None:
     text = """
         param w: f32[256, 128]
         graph first(x: f32[64, 256]) {
@@ -169,6 +177,8 @@ def test_graphs_that_name_all_but_their_parameters_differently_share(target: str
           return beside = beside, result = relu(input) @ weights
         }
     """
-    lm = mgn.compile(mgn.parse(text), graph=["first", "second"], device=DEVICE, target=target)
+    lm = mgn.compile(
+        mgn.parse(text), graph=["first", "second"], device=DEVICE, target=device_target
+    )
     assert derived(lm["first"])
     assert set(derived(lm["first"])) == set(derived(lm["second"]))

@@ -1,0 +1,136 @@
+"""The larger and the smaller of two integers, as `arith.maxsi` and the like, or as selects, say.
+
+NVIDIA's assembler gives two wrong answers for signed integers of 32 bits (`ptxas` of CUDA 12.9 and
+13.0, driver 580; the first in 13.5, too). Where it unrolls a loop itself, it folds an addition into
+the maximum or minimum of its sum, and has the sum's sign wrong where both its operands have become
+constants: `max(i / 3 - 7, 0)` is 0 for every i. And `max(min(i, 2), 0) == 2` is true for every i.
+It does neither where there is no instruction of a maximum: so for NVIDIA, a maximum of 0 and a
+minimum is made of bits, and so is each that an addition may be folded into. What is unsigned, or
+wider, or narrower, it has right.
+"""
+
+from typing import Any
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+
+from mgn.codegen.opencl.comparisons import predicate_of
+from mgn.codegen.opencl.expression import AND, OR, SHIFT, Expression, call, infix, prefix
+from mgn.codegen.opencl.functions import Library, shaped, suffixed
+from mgn.codegen.opencl.values import signed, unsigned
+from mgn.codegen.opencl.writer import Row, Writer
+from mgn.dialects import kernel
+from mgn.dialects.kernel.lanes import constant_number, is_bool, is_float, lanes
+
+_LARGER = frozenset({"sgt", "sge"})
+_SMALLER = frozenset({"slt", "sle"})
+
+_NO_SUMS = (arith.MaxSIOp, arith.MinSIOp, arith.MaxUIOp, arith.MinUIOp, arith.ConstantOp)
+"""What no addition can be folded into a maximum from, as it stands between the two."""
+
+
+def integer_extremum(name: str, is_unsigned: bool) -> Row:
+    """`name` is max or min."""
+
+    def row(writer: Writer, operation: Any) -> Expression:
+        result = operation.result.type
+        if is_bool(result):
+            left, right = writer.values(operation)
+            larger = (name == "max") == is_unsigned  # a signed true is -1, below false
+            return infix(left, "|", right, OR) if larger else infix(left, "&", right, AND)
+        if is_unsigned:
+            best = call(name, unsigned(writer, operation.lhs), unsigned(writer, operation.rhs))
+            return signed(writer, result, best)
+        bits = in_bits(writer, name, operation.lhs, operation.rhs)
+        return call(name, *writer.values(operation)) if bits is None else bits
+
+    return row
+
+
+def select_of_extremum(writer: Writer, operation: Any) -> Expression | None:
+    """A select that is a maximum or a minimum, where compilers would make a wrong one of it."""
+    test = operation.cond.owner
+    if not isinstance(test, arith.CmpiOp | kernel.CompareIntegersOp):
+        return None
+    predicate = predicate_of(test)
+    chosen = (operation.lhs, operation.rhs)
+    if predicate not in _LARGER | _SMALLER or is_float(chosen[0].type) or is_bool(chosen[0].type):
+        return None
+    straight = _same(chosen[0], test.lhs) and _same(chosen[1], test.rhs)
+    if not straight and not (_same(chosen[0], test.rhs) and _same(chosen[1], test.lhs)):
+        return None
+    largest = (predicate in _LARGER) == straight
+    return in_bits(writer, "max" if largest else "min", *chosen)
+
+
+def in_bits(writer: Writer, name: str, left: SSAValue, right: SSAValue) -> Expression | None:
+    """A signed maximum or minimum made of bits; None where the built-in function is right."""
+    if writer.vendor != "nvidia" or writer.types.bits(left.type) != 32:
+        return None
+    if constant_number(left) == 0:
+        left, right = right, left
+    of_zero = name == "max" and constant_number(right) == 0
+    folds = any(may_be_a_sum(value) and varies_in_a_loop(value) for value in (left, right))
+    if of_zero and (folds or isinstance(left.owner, arith.MinSIOp)):
+        value = writer.name_of(left)
+        sign = infix(value, ">>", Expression("31"), SHIFT)
+        return infix(value, "&", prefix("~", sign), AND)
+    if not folds:
+        return None
+    function = _function(writer.library, name, lanes(left.type))
+    return call(function, writer.value(left), writer.value(right))
+
+
+def may_be_a_sum(value: SSAValue) -> bool:
+    """Whether an addition may be the last step to a value. A loop's counter is one, too."""
+    return not (isinstance(value.owner, Operation) and isinstance(value.owner, _NO_SUMS))
+
+
+def varies_in_a_loop(value: SSAValue) -> bool:
+    """Whether a value follows from a loop's counter, or from what a loop carries, by arithmetic.
+
+    What is read from memory is no constant to any compiler.
+    """
+    seen: set[SSAValue] = set()
+    open_values = [value]
+    while open_values:
+        found = open_values.pop()
+        if found in seen:
+            continue
+        seen.add(found)
+        owner = found.owner
+        if isinstance(found, BlockArgument):
+            owner = found.block.parent_op()
+        if isinstance(owner, scf.ForOp | scf.WhileOp):
+            return True
+        if isinstance(found, OpResult) and isinstance(found.owner, scf.IfOp):
+            for region in found.owner.regions:
+                yielded = region.block.last_op
+                open_values.extend(yielded.operands if yielded is not None else ())
+        elif isinstance(found, OpResult) and not _reads_memory(found.owner):
+            open_values.extend(found.owner.operands)
+    return False
+
+
+def _reads_memory(operation: Operation) -> bool:
+    return any(isinstance(operand.type, MemRefType) for operand in operation.operands)
+
+
+def _same(one: SSAValue, other: SSAValue) -> bool:
+    number = constant_number(one)
+    return one is other or (number is not None and number == constant_number(other))
+
+
+def _function(library: Library, name: str, count: int) -> str:
+    """A maximum or a minimum of 32-bit numbers that NVIDIA's assembler takes for nothing else."""
+    compare, type = ("gt" if name == "max" else "lt"), shaped("int", count)
+    step = (
+        'asm("{{ .reg .pred p; .reg .b32 m, d; '
+        f"setp.{compare}.s32 p, %1, %2; selp.b32 m, -1, 0, p; "
+        'xor.b32 d, %1, %2; and.b32 d, d, m; xor.b32 %0, d, %2; }}"'
+        ' : "=r"(c{0}) : "r"(a{0}), "r"(b{0}));'
+    )
+    parts = [""] if count == 1 else [f".s{digit}" for digit in "0123456789abcdef"[:count]]
+    body = [f"{type} c;", *(step.format(part) for part in parts), "return c;"]
+    return library.add(suffixed(f"{name}_in_bits", count), type, f"{type} a, {type} b", *body)
