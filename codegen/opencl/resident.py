@@ -177,9 +177,10 @@ class _Resident:
         return StagePlaces(func, self._items, blocks, self._device.vendor)
 
     def _useful(self, name: str) -> int:
-        """How many resident groups have something to do in a stage."""
-        places = self._placed[name]
-        return -(-places.units // places.blocks)
+        """How many resident groups have something to do in a stage: each takes a work-group before
+        any takes a second one beside it, so that no compute unit is idle meanwhile.
+        """
+        return self._placed[name].units
 
     def _argument(self, number: int) -> KernelArgument:
         """What the launch does with a buffer: all that its stages do."""

@@ -37,8 +37,16 @@ TILE_ROWS = 64
 GROUPS = 4
 """How many groups a compute unit of a GPU should have, so that loads are always in flight."""
 
+PLACES = 2
+"""Groups of a compute unit that walk few keys each: nothing hides what a further tile waits for."""
+
+MOST_SHORT = 32
+"""The most parts for the sake of short walks. What puts more together has larger groups than other
+kernels, and a resident launch so few registers.
+"""
+
 LEAST_KEYS, LEAST_PARTS = 128, 4
-"""The fewest keys of a part, and how many parts are worth a second launch."""
+"""The fewest keys of a part where groups are many, and how many parts are worth a second launch."""
 
 WHOLE = 64
 """The number of keys of a part is a multiple of this, so that whole tiles of keys fit."""
@@ -51,12 +59,13 @@ def choose_keys(attention: AttentionSizes, device: Device) -> int | None:
     keys = attention.keys
     if 0 < attention.window < keys:
         return None
-    groups = attention.groups * ceil_div(attention.rows, TILE_ROWS)
-    parts = min(GROUPS * device.compute_units // max(groups, 1), keys // LEAST_KEYS)
+    groups = max(attention.groups * ceil_div(attention.rows, TILE_ROWS), 1)
+    places = PLACES * device.compute_units // groups
+    parts = min(GROUPS * device.compute_units // groups, keys // LEAST_KEYS)
+    if parts < places:  # a tile of keys each is a shorter walk
+        parts = max(min(places, keys // WHOLE, MOST_SHORT), parts)
     if parts < LEAST_PARTS:
         return None
-    if groups * parts < device.compute_units:  # a tile of keys each is a shorter walk
-        parts = max(min(device.compute_units // groups, keys // WHOLE), parts)
     return ceil_div(ceil_div(keys, parts), WHOLE) * WHOLE
 
 

@@ -138,7 +138,8 @@ def test_smaller_work_groups_share_a_resident_one_on_nvidia() -> None:
     found = signature_for(DEVICES["nvidia-h200"], 256)
     assert "block = lane / 64" in found.source and "unit += stride * 4" in found.source
     assert 'asm volatile("bar.sync %0, 64;" :: "r"(1 + block)' in found.source
-    assert found.global_size == (4 * 256, 1, 1) and found.local_memory == 4 * 256
+    assert found.global_size == (16 * 256, 1, 1), "each group has a work-group before a second one"
+    assert found.local_memory == 4 * 256
 
 
 def test_all_groups_of_a_gpu_meet_and_the_last_one_sets_the_counter_back() -> None:

@@ -55,12 +55,15 @@ def test_few_rows_over_many_keys_are_cut() -> None:
     assert batch[0].outputs[0].type.get_shape() == (32, 8, 1, 8, 130)  # type: ignore
     few = pieces(attention(decoding(512, 9, 9, 64), heads=9))
     assert few[0].outputs[0].type.get_shape() == (8, 1, 1, 9, 66)  # type: ignore
+    for keys, parts in ((256, 4), (384, 6), (1024, 16), (4096, 32)):
+        short = pieces(attention(decoding(keys, 9, 9, 64), heads=9))
+        assert short[0].outputs[0].type.get_shape() == (parts, 1, 1, 9, 66)  # type: ignore
 
 
 def test_others_are_left_alone() -> None:
     for kernel in (
         attention([(4, 2048, 256)] * 3, heads=4),
-        attention(decoding(256, 9, 3, 64), heads=9, kv_heads=3),
+        attention(decoding(192, 9, 3, 64), heads=9, kv_heads=3),
         attention([(64, 1, 1024), *[(64, 4096, 1024)] * 2], heads=16),
         attention(decoding(8192, 4, 4, 64), heads=4, causal=True, window=512),
     ):
