@@ -74,6 +74,7 @@ class Writer(Translation[Expression]):
         self.enlarged: dict[str, tuple[int, int]] = {}
         self.stage: StagePlaces | None = None
         self._lines: list[str] = []
+        self._in_place: dict[SSAValue, Expression] = {}
         self.depth = 1
         self._named: dict[str, int] = {}
 
@@ -87,10 +88,15 @@ class Writer(Translation[Expression]):
 
     @contextmanager
     def braces(self, head: str) -> Iterator[None]:
-        """Lines inside a brace that the head opens; the caller writes what closes it."""
+        """Lines inside a brace that the head opens; the caller writes what closes it. A value that
+        got a name inside has none behind it.
+        """
         self.line(f"{head} {{")
         self.depth += 1
+        outside, self._in_place = self._in_place, {}
         yield
+        self._values.update(self._in_place)
+        self._in_place = outside
         self.depth -= 1
 
     def pointer(self, value: SSAValue) -> str:
@@ -100,9 +106,10 @@ class Writer(Translation[Expression]):
     def name_of(self, value: SSAValue) -> Expression:
         """The value's name; a value that was to be written in place gets one now."""
         expression = self._values[value]
-        if not expression.is_name:
-            expression = self._values[value] = self.declare(value, expression)
-        return expression
+        if expression.is_name:
+            return expression
+        self._in_place[value] = expression
+        return self.declare(value, expression)
 
     def type(self, value: SSAValue | Attribute) -> str:
         """The C type of a value."""

@@ -464,3 +464,23 @@ def test_every_row_of_the_table_is_run_by_a_test() -> None:
     tested |= set(re.findall(names, text[text.index("def run_text") :] + more))
     tested |= {"kernel.cmpi", "kernel.cmpf", "kernel.select", "kernel.cast"}
     assert sorted(row.name for row in ROWS if row.name not in tested) == []
+
+
+def test_a_value_that_gets_a_name_in_a_brace_has_none_behind_it() -> None:
+    text = """kernel.func @k(%x : memref<4xf64>) access [read_write]
+    global [2, 1, 1] local [2, 1, 1] {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %v = arith.constant dense<2.0> : vector<2xf64>
+  %i = kernel.local_id 0
+  %first = arith.cmpi slt, %i, %one : index
+  scf.if %first {
+    %a = vector.extract %v[0] : f64 from vector<2xf64>
+    memref.store %a, %x[%zero] : memref<4xf64>
+  }
+  scf.if %first {
+    %b = vector.extract %v[1] : f64 from vector<2xf64>
+    memref.store %b, %x[%one] : memref<4xf64>
+  }
+  kernel.return }"""
+    assert emit(kernel(text), DEVICES["cpu"]).count("= (double2)(2.0);") == 2
