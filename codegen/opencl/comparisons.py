@@ -64,6 +64,7 @@ def predicate_of(operation: Any) -> str:
 def compare_integers(
     writer: Writer, operation: arith.CmpiOp | kernel.CompareIntegersOp
 ) -> Expression:
+    """The text of a comparison of integers or bools: a bool, or a mask where they are vectors."""
     type = operation.lhs.type
     operator, precedence, is_unsigned = INTEGER_PREDICATES[predicate_of(operation)]
     left, right = writer.values(operation)
@@ -76,6 +77,7 @@ def compare_integers(
 
 
 def compare_floats(writer: Writer, operation: arith.CmpfOp | kernel.CompareFloatsOp) -> Expression:
+    """The text of a comparison of floats: a bool, or a mask where they are vectors."""
     type = operation.lhs.type
     operator, negated = FLOAT_PREDICATES[predicate_of(operation)]
     left, right = writer.values(operation)
