@@ -56,10 +56,15 @@ def choose_keys(attention: AttentionSizes, device: Device) -> int | None:
     """The number of keys of a part, where parts of the keys make more groups on a GPU than rows and
     key heads do; None where the keys are not to be cut.
     """
-    keys = attention.keys
-    if 0 < attention.window < keys:
+    sizes = attention.keys, attention.window, attention.groups, attention.rows
+    return part_keys(*sizes, device)
+
+
+def part_keys(keys: int, window: int, groups: int, rows: int, device: Device) -> int | None:
+    """The same of so many keys and groups, which have so many rows each."""
+    if 0 < window < keys:
         return None
-    groups = max(attention.groups * ceil_div(attention.rows, TILE_ROWS), 1)
+    groups = max(groups * ceil_div(rows, TILE_ROWS), 1)
     places = PLACES * device.compute_units // groups
     parts = min(GROUPS * device.compute_units // groups, keys // LEAST_KEYS)
     if parts < places:  # a tile of keys each is a shorter walk

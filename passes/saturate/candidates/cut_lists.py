@@ -429,10 +429,10 @@ class CutBuilder:
         kept: list[Cut] = []
         counts: dict[tuple[CutWay, bool], int] = {}
         dropped: dict[CutWay, list[Cut]] = {}
-        seen: set[tuple[frozenset[int], CutWay]] = set()
+        seen: set[tuple[frozenset[int], CutWay, int | None]] = set()
         ranked = self.ranking.rank(cuts, traits)
         for cut in sorted(ranked, key=lambda item: item.besides):
-            key = (frozenset(cut.leaves), cut.way)
+            key = (frozenset(cut.leaves), cut.way, self.ranking.in_parts(cut))
             kind = cut.way, cut.besides
             count = counts.get(kind, 0)
             if key in seen or count >= self._most_of(cut):
@@ -460,7 +460,8 @@ class CutBuilder:
     def _most_of(self, cut: Cut) -> int:
         """How many cuts like this one are kept of a class."""
         if cut.form.kind is KernelKind.ATTENTION:
-            return self.limits.attending
+            whole = self.ranking.in_parts(cut) is None
+            return self.limits.attending if whole else self.limits.in_parts
         return self.limits.besides if cut.besides else self.limits.cuts
 
 

@@ -7,11 +7,14 @@ ranks, by which the few are kept that are worth trying.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from xdsl.dialects.builtin import TensorType
 
+from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.types import tensor_bytes
+from mgn.passes.arrangements.split_attention import part_keys
 from mgn.passes.saturate.candidates.priced_bodies import KnownBody
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import OF_ROWS, Body, Form, Names, Way, renamed
@@ -154,6 +157,21 @@ class Ranking:
             cut.rank = cut.price + needed - (self._spared(cut, traits) if writes else 0.0)
         self._count_needs([cut for cut in cuts if cut.form.has_rows], traits)
         return sorted(cuts, key=lambda item: (item.rank, item.size, item.leaves))
+
+    def in_parts(self, cut: Cut) -> int | None:
+        """The signature of an attention whose keys a GPU may cut into parts; None of other cuts.
+        Parts have many more work-groups. So a cut that is dearer whole may be the cheaper one, and
+        takes no place of one with another attention of the class.
+        """
+        if cut.form.kind is not KernelKind.ATTENTION or self.device.is_cpu:
+            return None
+        number = next(node[1] for node in cut.known.body if node[0] == cut.form.heavy)
+        attention = self.signatures[number]
+        (*batch, queries, _), keys = attention.operand_shapes[0], attention.operand_shapes[1][-2]
+        heads, shared = attention.values["heads"], attention.values["kv_heads"]
+        groups, rows = prod(batch) * shared, queries * (heads // shared)
+        cut_up = part_keys(keys, attention.values["window"], groups, rows, self.device)
+        return None if cut_up is None else number
 
     def alone(self, cut: Cut, traits: Sequence[Traits]) -> float:
         """What a cut costs that is the only reader of its leaves."""

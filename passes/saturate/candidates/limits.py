@@ -20,8 +20,9 @@ TIME = "kernels beyond the limits of the search"
 class CutLimits:
     """Bounds of the search, which do not say that what lies beyond them is worse.
 
-    `cuts` are kept for each kernel kind, `attending` ones of attention, and `besides` that read
-    what these compute; attentions that take what is lying rounded in memory count by themselves.
+    `cuts` are kept for each kernel kind, `attending` ones of attention, `in_parts` of one whose
+    keys may be cut, and `besides` that read what these compute; attentions that take what is lying
+    rounded in memory count by themselves.
     `merges` are tried for an e-node, `attention` for an attention: it has up to four operands, each
     of which may come in two ways at least that cost as much. A user of a class tries `ways` of its
     cuts where all are of one kind, and else `pointwise` ones and `others` of each further kind;
@@ -42,6 +43,7 @@ class CutLimits:
     merges: int = 24
     attention: int = 81
     attending: int = 8
+    in_parts: int = 32
     ways: int = 3
     pointwise: int = 2
     others: int = 1

@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+import mgn
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
@@ -213,3 +214,13 @@ def test_a_tile_that_sees_few_keys_costs_less() -> None:
     assert visited_keys(128, 128, True, 0, 32, 32) == (32, 64, 96, 128)
     assert visited_keys(128, 128, True, 16, 32, 32) == (32, 64, 64, 64)
     assert visited_keys(64, 128, True, 0, 32, 32) == (96, 128)
+
+
+@pytest.mark.parametrize(("batch", "keys"), [(1, 2048), (1, 8192), (4, 2048), (8, 2048)])
+def test_few_queries_round_keys_and_values_on_their_way(batch: int, keys: int) -> None:
+    """Whole, such an attention has few work-groups, so that a copy of the values looks cheaper."""
+    text = f"""graph g(
+      q: f32[{batch}, 1, 4096], k: f32[{batch}, {keys}, 1024], v: f32[{batch}, {keys}, 1024]
+    ) {{ return y = attention(q, k, v, heads = 32, kv_heads = 8) }}"""
+    found = mgn.optimize(mgn.parse(text), device="nvidia-h200", precision="bf16")
+    assert [kernel.kind for kernel in found.report.kernels] == ["attention", "reduction"]
