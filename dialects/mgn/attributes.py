@@ -102,22 +102,31 @@ def _accept_string(value: Any) -> str:
 def _accept_ints(value: Any) -> tuple[int, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise TypeError("a list of integers")
-    return tuple(_accept_int(item) for item in value)
+    try:
+        return tuple(_accept_int(item) for item in value)
+    except TypeError as error:
+        raise TypeError(f"a list, each item {error}") from None
 
 
 def _accept_int_or_ints(value: Any) -> tuple[int, ...]:
+    if isinstance(value, str) or not isinstance(value, int | Sequence):
+        raise TypeError("an integer or a list of integers")
     return (_accept_int(value),) if isinstance(value, int) else _accept_ints(value)
 
 
 def _accept_pairs(value: Any) -> Pairs:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError("a list of [low, high] pairs")
-    pairs = tuple(_accept_ints(item) for item in value)
+        raise TypeError(_PAIRS)
+    try:
+        pairs = tuple(_accept_ints(item) for item in value)
+    except TypeError:
+        raise TypeError(_PAIRS) from None
     if any(len(pair) != 2 for pair in pairs):
-        raise TypeError("a list of [low, high] pairs")
+        raise TypeError(_PAIRS)
     return tuple((pair[0], pair[1]) for pair in pairs)
 
 
+_PAIRS = "a list of [low, high] pairs of integers"
 PADDING_WORDS = ("same", "valid")
 
 

@@ -59,44 +59,73 @@ SYNONYMS = {
 """What PyTorch and others call an argument, and what it is called here."""
 
 OTHER_NAMES = {
+    "absolute": "abs",
     "all": "min_reduce",
     "amax": "max_reduce",
     "amin": "min_reduce",
     "any": "max_reduce",
     "arange": "iota",
+    "average": "mean",
+    "avg_pool": "avg_pool2d",
+    "binary_cross_entropy": "bce",
     "bmm": "matmul",
     "cat": "concat",
     "clip": "clamp",
-    "dot": "matmul",
+    "conv": "conv2d",
+    "conv2d_transpose": "conv_transpose2d",
     "divide": "div",
+    "dot": "matmul",
     "expand": "broadcast_to",
+    "expand_as": "broadcast_to",
+    "full_like": "full",
     "hstack": "concat",
+    "index_add": "scatter_add",
     "index_select": "gather",
     "interpolate": "upsample",
     "l1_loss": "l1",
+    "logical_xor": "ne",
     "masked_fill": "where",
+    "max_pool": "max_pool2d",
+    "maximum": "max",
+    "minimum": "min",
     "mm": "matmul",
+    "moveaxis": "transpose",
     "mse_loss": "mse",
     "multinomial": "categorical",
     "multiply": "mul",
     "negative": "neg",
     "nll_loss": "nll",
+    "ones": "full",
+    "ones_like": "full",
     "permute": "transpose",
     "power": "pow",
+    "put_along_axis": "scatter",
     "rand": "uniform",
     "randn": "normal",
     "range": "iota",
+    "ravel": "flatten",
     "reciprocal": "recip",
     "remainder": "mod",
+    "repeat_interleave": "repeat",
+    "resize": "upsample",
+    "rint": "round",
+    "rotary_embedding": "rope",
     "scaled_dot_product_attention": "attention",
     "sdpa": "attention",
+    "select": "where",
     "smooth_l1_loss": "huber",
+    "square": "mul",
     "std": "var",
     "subtract": "sub",
+    "swapaxes": "transpose",
     "swish": "silu",
+    "take": "gather",
+    "true_divide": "div",
     "unsqueeze": "expand_dims",
     "view": "reshape",
     "vstack": "concat",
+    "zeros": "full",
+    "zeros_like": "full",
 }
 """What PyTorch, NumPy and others call an operation, and what it, or the nearest, is called here."""
 
@@ -191,7 +220,15 @@ def _bind_operand(spec: OperationSpec, item: OperandSpec, given: dict[str, Any])
     if item.bare and value is not None and not isinstance(value, list | tuple | str):
         return [value]
     if not isinstance(value, list | tuple) or not value:
-        raise CallError(f"{spec.name}(): '{item.name}' must be a list of values")
+        wanted = "a list of one value or more"
+        raise CallError(f"{spec.name}(): '{item.name}' must be {wanted}")
+    if item.starred and any(isinstance(part, list | tuple) for part in value):
+        named = ", ".join([*(other.name for other in spec.attributes), "a", "b", "…"])
+        raise CallError(
+            f"{spec.name}() takes values, and no list of them; write {spec.name}({named})"
+        )
+    if any(part is None or isinstance(part, list | tuple | str) for part in value):
+        raise CallError(f"{spec.name}(): '{item.name}' must be a list of values alone")
     return list(value)
 
 
@@ -207,8 +244,13 @@ def _bind_attribute(spec: OperationSpec, item: AttributeSpec, given: dict[str, A
         raise CallError(f"{spec.name}(): '{item.name}' must be {error}") from error
 
 
-def literal_array(value: float, element: ElementType) -> np.ndarray:
-    """A number as a scalar of an element type. ShapeError where it cannot be represented."""
+_CAST_OTHER = "; use cast(x, f32) on the other operand"
+
+
+def literal_array(value: float, element: ElementType, hint: str = "") -> np.ndarray:
+    """A number as a scalar of an element type. ShapeError where it cannot be represented, with a
+    hint at what takes a fraction.
+    """
     if element.dtype is None:
         raise ShapeError(f"a literal cannot have type {element.name}")
     if isinstance(value, bool) and element.name != "bool":
@@ -225,9 +267,7 @@ def literal_array(value: float, element: ElementType) -> np.ndarray:
             return np.asarray(value, element.dtype)
         raise ShapeError(f"{_spelled(value)} is not a {element.name}")
     if value != value or value in (float("inf"), float("-inf")) or int(value) != value:
-        raise ShapeError(
-            f"{value!r} is not {_with_article(element)}; use cast(x, f32) on the other operand"
-        )
+        raise ShapeError(f"{value!r} is not {_with_article(element)}{hint}")
     limits = np.iinfo(element.dtype)
     if not limits.min <= value <= limits.max:
         raise ShapeError(f"{_spelled(value)} does not fit {element.name}")
@@ -314,7 +354,8 @@ class Emitter:
             if value is None:
                 continue
             for part in value if item.variadic else [value]:
-                operands.append(self._operand(part, elements[item.name]))
+                hint = "" if item.element else _CAST_OTHER
+                operands.append(self._operand(part, elements[item.name], hint))
         op = create_operation(call.spec, operands, call.attributes, self.location)
         self.insert(op)
         return op
@@ -337,10 +378,10 @@ class Emitter:
                     operands[place] = item.neutral.value
         return BoundCall(call.spec, operands, call.attributes)
 
-    def constant(self, value: float, element: ElementType | str) -> SSAValue:
-        """A scalar constant of an element type."""
+    def constant(self, value: float, element: ElementType | str, hint: str = "") -> SSAValue:
+        """A scalar constant of an element type; the hint is that of `literal_array`."""
         row = ELEMENT_TYPES[element] if isinstance(element, str) else element
-        return self.constant_array(literal_array(value, row))
+        return self.constant_array(literal_array(value, row, hint))
 
     def constant_array(self, value: np.ndarray) -> SSAValue:
         """A constant tensor."""
@@ -350,14 +391,14 @@ class Emitter:
         self.insert(op)
         return op.results[0]
 
-    def _operand(self, value: Any, element: ElementType | None) -> SSAValue:
+    def _operand(self, value: Any, element: ElementType | None, hint: str) -> SSAValue:
         if isinstance(value, SSAValue):
             return value
         if isinstance(value, bool | int | float | np.number) and element is not None:
             number = value if isinstance(value, bool) else _plain(value)
             if self.draws is not None and not fits(number, element):
                 warn(f"{_placed(self.location)}{overflow_text(number, element)}", stacklevel=2)
-            return self.constant(number, element)
+            return self.constant(number, element, hint)
         raise CallError(f"{value!r} is not a value")
 
     @staticmethod

@@ -279,14 +279,15 @@ class Lowering(States):
             self._EXECUTE[type(statement)](self, statement)
             previous = statement
 
-    def _execute_inside(self, block: ast.Block, names: Mapping[str, Any] | None = None) -> None:
-        """A block with a scope of its own."""
+    def _execute_inside(
+        self, block: ast.Block, place: Place, names: Mapping[str, Any] | None = None
+    ) -> None:
+        """A block with a scope of its own, of a statement that itself binds some names."""
         frame = self.frame
         frame.scopes.append(dict(names or {}))
         self.execute(block)
-        first = block.statements[0].place if block.statements else (1, 1)
         for name in frame.scopes.pop():
-            frame.ended[name] = frame.bound.get(name, first)
+            frame.ended[name] = frame.bound.get(name, place)
 
     def _assign(self, node: ast.Assign) -> None:
         values: Sequence[Any] = [self.evaluate(item) for item in node.values]
@@ -356,7 +357,7 @@ class Lowering(States):
         for item in items:
             self.step(node.place)
             self.turns.append((node.name, item))
-            self._execute_inside(node.body, {node.name: item})
+            self._execute_inside(node.body, node.place, {node.name: item})
             self.turns.pop()
             if self.frame.has_returned:
                 return
@@ -388,9 +389,9 @@ class Lowering(States):
             self._poison_bound(node.then)
             self._poison_bound(node.otherwise)
         elif chosen:
-            self._execute_inside(node.then)
+            self._execute_inside(node.then, node.place)
         elif node.otherwise is not None:
-            self._execute_inside(node.otherwise)
+            self._execute_inside(node.otherwise, node.place)
 
     def _poison_bound(self, block: ast.Block | None) -> None:
         """Poisons what a block that was not lowered would have bound."""

@@ -58,6 +58,10 @@ _SPELLING = {
 _DECLARES = frozenset({"PARAM", "STATE", "CONST", "FN", "GRAPH"})
 
 
+_MODULES = frozenset({"F", "functional", "jnp", "math", "mgn", "nn", "np", "numpy", "ops", "torch"})
+"""What operations are functions of in Python, where a program writes their names alone."""
+
+
 class _TooMany(Exception):
     """Enough errors were reported."""
 
@@ -281,6 +285,8 @@ def _told_apart(
         if before == "T":
             return token.place, "'.T' is not called; it takes no '(…)'"
         is_named = kinds[-3] == "NAME" and kinds[0] != "DOT"
+        if tokens[position - 3] in _MODULES:
+            return before.place, f"there are no modules; write {before}(…)"
         operand = tokens[position - 3] if is_named else "x"
         return before.place, f"there are no methods; write {before}({operand}, …)"
     return token.place, _unexpected(token, expected, before)

@@ -207,7 +207,7 @@ MISCALLED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("reshape", (ones(2),), {}, "needs 'shape'"),
     ("add", (ones(2),), {}, "needs 'b'"),
     ("sum", (ones(2),), {"keepdims": 1}, "'keepdims' must be true or false"),
-    ("concat", ([],), {}, "must be a list of values"),
+    ("concat", ([],), {}, "'operands' must be a list of one value or more"),
 ]
 
 

@@ -23,6 +23,22 @@ from mgn.runtime.errors import InputError
         ("sum(x, keepdim = true)", "sum() has no argument 'keepdim'; did you mean 'keepdims'?"),
         ("cast(x, dtype = f16)", "cast() has no argument 'dtype'; did you mean 'T'?"),
         ("softmax(x, bias = 1)", "softmax() has no argument 'bias'"),
+        ("maximum(x, x)", "unknown operation 'maximum'; did you mean 'max'?"),
+        ("take(x, i)", "unknown operation 'take'; did you mean 'gather'?"),
+        ("ravel(x)", "unknown operation 'ravel'; did you mean 'flatten'?"),
+        ("zeros([2])", "unknown operation 'zeros'; did you mean 'full'?"),
+        ("nn.relu(x)", "there are no modules; write relu(…)"),
+        ("torch.nn.functional.relu(x)", "there are no modules; write relu(…)"),
+        ("x.relu()", "there are no methods; write relu(x, …)"),
+        ("pad(x, [1, 1])", "'padding' must be a list of [low, high] pairs of integers"),
+        ("sum(x, axis = 1.0)", "'axis' must be an integer or a list of integers"),
+        ("reshape(x, [x, 2])", "'shape' must be a list, each item an integer"),
+        ("concat([[x, x]])", "'operands' must be a list of values alone"),
+        ("concat([x, none])", "'operands' must be a list of values alone"),
+        (
+            'einsum("ij->ji", [x])',
+            "einsum() takes values, and no list of them; write einsum(equation, a, b, …)",
+        ),
     ],
 )
 def test_an_error_says_what_is_meant(call: str, hint: str) -> None:
@@ -30,6 +46,41 @@ def test_an_error_says_what_is_meant(call: str, hint: str) -> None:
     with pytest.raises(DiagnosticsError) as found:
         mgn.parse(text).lower()
     assert hint in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "message", "mended"),
+    [
+        ("i + 0.5", "; use cast(x, f32) on the other operand", "cast(i, f32) + 0.5"),
+        ("clamp(i, 0.5)", "; use cast(x, f32)", "clamp(cast(i, f32), 0.5)"),
+        (
+            "pad(i, [[1, 1], [0, 0]], 0.5)",
+            "; use cast(x, f32)",
+            "pad(cast(i, f32), [[1, 1], [0, 0]], 0.5)",
+        ),
+        ("full([2], 0.5, T = i32)", "; give T = f32", "full([2], 0.5, T = f32)"),
+        ("dynamic_slice(x, [0, 0.5], [1, 1])", "", "dynamic_slice(x, [0, 0], [1, 1])"),
+    ],
+)
+def test_what_is_said_of_a_fraction_among_integers_helps(
+    call: str, message: str, mended: str
+) -> None:
+    text = "graph g(x: f32[2, 2], i: i32[2, 2]) {{ return y = {} }}"
+    with pytest.raises(DiagnosticsError) as found:
+        mgn.parse(text.format(call)).lower()
+    (diagnostic,) = found.value.diagnostics
+    assert diagnostic.message.endswith(f"0.5 is not an i32{message}")
+    mgn.parse(text.format(mended)).lower()
+
+
+@pytest.mark.parametrize("body", ["{ }", "{ z = x }"])
+def test_the_note_on_a_loops_number_stands_at_the_loop(body: str) -> None:
+    with pytest.raises(DiagnosticsError) as found:
+        mgn.parse(f"graph g(x: f32[2]) {{\n  for i in 0..3 {body}\n  return y = x + i\n}}").lower()
+    (diagnostic,) = found.value.diagnostics
+    (note,) = diagnostic.notes
+    assert (note.line, note.column) == (2, 3)
+    assert note.message.startswith("bound inside a block")
 
 
 def test_the_builder_names_the_value_to_cast() -> None:

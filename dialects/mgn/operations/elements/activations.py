@@ -129,7 +129,7 @@ def hard_swish(b: Emitter, x: SSAValue) -> SSAValue:
 def _infer_clamp(x: TensorType, min: float | None, max: float | None) -> TensorType:
     for bound in (min, max):
         if bound is not None:
-            literal_array(bound, element_of(x))
+            literal_array(bound, element_of(x), "; use cast(x, f32)")
     return x
 
 

@@ -202,7 +202,7 @@ def _infer_pad(x: TensorType, padding: Pairs, value: float) -> TensorType:
         raise ShapeError(f"pad needs a [low, high] pair for each of {len(shape)} axes")
     if any(side < 0 for pair in padding for side in pair):
         raise ShapeError("padding must not be negative; use slice to crop")
-    literal_array(value, element_of(x))
+    literal_array(value, element_of(x), "; use cast(x, f32)")
     sizes = [size + low + high for size, (low, high) in zip(shape, padding, strict=True)]
     return tensor(element_of(x), sizes)
 
@@ -265,7 +265,7 @@ def _infer_shape_of(shape: Ints, T: ElementType) -> TensorType:
 
 
 def _infer_full(shape: Ints, value: float, T: ElementType) -> TensorType:
-    literal_array(value, T)
+    literal_array(value, T, "; give T = f32")
     return _infer_shape_of(shape, T)
 
 
