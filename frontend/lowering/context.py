@@ -31,6 +31,18 @@ MOST_STEPS = 3_000_000
 MOST_COMPARED = 10_000
 """Names among which the nearest is looked for."""
 
+CALLS_OF_PYTHON = {
+    "range": "; the numbers from a to b are a..b in a for, and iota in a tensor",
+    "len": "; x.shape[0] is the size of an axis",
+    "size": "; x.shape[0] is the size of an axis",
+    "shape": "; x.shape is the list of sizes",
+    **{
+        name: f"; write cast(x, {element})"
+        for name, element in (("int", "i32"), ("long", "i64"), ("float", "f32"), ("half", "f16"))
+    },
+}
+"""What others call, and what has another form here."""
+
 ITEMS_A_STEP = 64
 """Items of a list that count as one expression, wherever a list is walked over."""
 
@@ -159,7 +171,9 @@ class Context:
 
     def call_hint(self, name: str, known: Sequence[str]) -> str:
         """What may have been meant by the call of something that is no operation."""
-        return f"; write cast(x, {name})" if name in ELEMENT_TYPES else self.hint(name, known)
+        if name in ELEMENT_TYPES:
+            return f"; write cast(x, {name})"
+        return CALLS_OF_PYTHON[name] if name in CALLS_OF_PYTHON else self.hint(name, known)
 
     # ---- names
 

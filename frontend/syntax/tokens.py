@@ -68,6 +68,8 @@ class _Filter:
         self.brackets: list[Token] = []
         self.braces: list[Token] = []
         self.last = "_NL"
+        self.begins_line = True
+        self.odd: tuple[Token, int] | None = None  # a statement's keyword, so many brackets deep
         self.pending: Token | None = None
 
     def run(self, tokens: Iterable[Token]) -> Iterator[Token]:
@@ -75,6 +77,7 @@ class _Filter:
         for token in tokens:
             if last is not None:
                 yield from self._token(self._no_name(last, token))
+                self.begins_line = last.type in ("_NL", "SEMICOLON")
             last = token
         if last is not None:
             yield from self._token(last)
@@ -91,6 +94,10 @@ class _Filter:
         kind = token.type
         if kind == "_NL" or kind == "SEMICOLON":
             yield from self._line_end(token)
+            return
+        if self.brackets and kind in OPENS_STATEMENT and not self.begins_line:
+            self.odd = self.odd or (token, len(self.brackets))
+            yield self._emit(token_at(token.place, "BROKEN", ""))
             return
         if self.brackets and (kind in OPENS_STATEMENT or kind in ("LBRACE", "RBRACE")):
             yield from self._unclosed_brackets(token)
@@ -134,6 +141,7 @@ class _Filter:
     def _unclosed_brackets(self, at: Token) -> Iterator[Token]:
         opened = self.brackets[-1]
         self.report(opened.place, f"'{opened}' is never closed")
+        self.odd = None
         yield token_at(opened.place, "BROKEN", "")
         self.brackets.clear()
         if self.pending is None and at.type in OPENS_STATEMENT:
@@ -153,6 +161,9 @@ class _Filter:
             self.report(token.place, f"'{token}' closes nothing")
             return token_at(token.place, "BROKEN", "")
         opened = self.brackets.pop()
+        if self.odd is not None and len(self.brackets) < self.odd[1]:
+            keyword, self.odd = self.odd[0], None
+            self.report(keyword.place, f"'{keyword}' cannot stand inside '{opened}'")
         if CLOSES[opened.type] == token.type:
             return token
         self.report(token.place, f"'{token}' does not close '{opened}'")

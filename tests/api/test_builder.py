@@ -204,6 +204,7 @@ def test_operations_carry_the_place_of_the_caller() -> None:
         (lambda g, x: g.input("q", "i8[9000000000, 9000000000]"), "is too large"),
         (lambda g, x: g.param("w", "u8[2]", nn.constant(-1)), "'w': constant.-1. does not fit u8"),
         (lambda g, x: x[x], "a tensor is no index"),
+        (lambda g, x: x[[0, 1]], "a list is no index"),
         (lambda g, x: x + np.array([1.0, 2.0]), "different element types f32 and f64"),
         (lambda g, x: g.output(x="a"), "output 'x' is not a value of this graph"),
         (lambda g, x: ops.constant(["a"]), "there is no element type for"),

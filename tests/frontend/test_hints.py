@@ -30,6 +30,10 @@ from mgn.runtime.errors import InputError
         ("nn.relu(x)", "there are no modules; write relu(…)"),
         ("torch.nn.functional.relu(x)", "there are no modules; write relu(…)"),
         ("x.relu()", "there are no methods; write relu(x, …)"),
+        ("float(i)", "unknown operation 'float'; write cast(x, f32)"),
+        ("x * len(x)", "unknown operation 'len'; x.shape[0] is the size of an axis"),
+        ("[k for k in 0..3]", "'for' cannot stand inside '['"),
+        ("relu(if true)", "'if' cannot stand inside '('"),
         ("pad(x, [1, 1])", "'padding' must be a list of [low, high] pairs of integers"),
         ("sum(x, axis = 1.0)", "'axis' must be an integer or a list of integers"),
         ("reshape(x, [x, 2])", "'shape' must be a list, each item an integer"),
@@ -45,7 +49,8 @@ def test_an_error_says_what_is_meant(call: str, hint: str) -> None:
     text = f"graph g(x: f32[2, 2], i: i32[2, 2], h: f16[2, 2]) {{ y = {call}\n return y }}"
     with pytest.raises(DiagnosticsError) as found:
         mgn.parse(text).lower()
-    assert hint in str(found.value)
+    (diagnostic,) = found.value.diagnostics
+    assert hint in diagnostic.message
 
 
 @pytest.mark.parametrize(
@@ -71,6 +76,23 @@ def test_what_is_said_of_a_fraction_among_integers_helps(
     (diagnostic,) = found.value.diagnostics
     assert diagnostic.message.endswith(f"0.5 is not an i32{message}")
     mgn.parse(text.format(mended)).lower()
+
+
+@pytest.mark.parametrize(
+    "statement", ["y = relu(x return y", "y = [x for k in 0..3 { x = x }", "y = relu([x] for k"]
+)
+def test_a_statement_behind_an_open_bracket_is_told_of_the_bracket_alone(statement: str) -> None:
+    with pytest.raises(DiagnosticsError) as found:
+        mgn.parse(f"graph g(x: f32[2]) {{ {statement}\n return x }}").lower()
+    (diagnostic,) = found.value.diagnostics
+    assert diagnostic.message.endswith("is never closed")
+
+
+def test_a_range_of_pythons_is_told_what_a_loop_takes() -> None:
+    with pytest.raises(
+        DiagnosticsError, match=r"'range'; the numbers from a to b are a\.\.b in a for"
+    ):
+        mgn.parse("graph g(x: f32[2]) { for k in range(3) { x = x + k }\n return x }").lower()
 
 
 @pytest.mark.parametrize("body", ["{ }", "{ z = x }"])
