@@ -492,8 +492,7 @@ def graph_of(values: Sequence[Any]) -> GraphBuilder:
 def _index(items: Sequence[Any]) -> list[Any]:
     for item in items:
         if isinstance(item, Value | np.ndarray | list):
-            what = "list" if isinstance(item, list) else "tensor"
-            fail(f"a {what} is no index; use ops.gather(x, ids, axis)")
+            fail("a list or tensor is no index; use ops.gather(x, ids, axis)")
         if item is None or item is Ellipsis or isinstance(item, slice):
             continue
         if isinstance(item, bool) or not isinstance(item, int | np.integer):
