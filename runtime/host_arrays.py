@@ -85,12 +85,15 @@ def as_array(value: Any) -> np.ndarray:
             return np.from_dlpack(value)
         if str(getattr(value, "dtype", None)) == "torch.bfloat16":  # NumPy has none; f32 holds it
             return np.asarray(value.float()).astype(DTYPES["bf16"])
-        return np.asarray(value)
+        made = np.asarray(value)
     except MemoryError:
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"is no array but {type(value).__name__}: {reason}") from None
+    if made.dtype.kind in "OSU" and not (isinstance(value, int) or hasattr(value, "astype")):
+        raise InputError(f"is no array of numbers but {type(value).__name__}")
+    return made
 
 
 def mismatch(

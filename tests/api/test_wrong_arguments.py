@@ -44,8 +44,9 @@ WRONG_ARRAYS = {
     "ragged": ([[1, 2], [3]], "is no array but list: setting an array element"),
     "lying": (Lying(), "is no array but Lying: not today"),
     "structured": (np.zeros((4, 8), [("a", "f4")]), "has dtype [('a', '<f4')]"),
-    "nothing": (None, "has dtype object"),
-    "text": ("abc", "has dtype <U3"),
+    "nothing": (None, "is no array of numbers but NoneType"),
+    "text": ("ones", "is no array of numbers but str"),
+    "texts": (["1", "2"], "is no array of numbers but list"),
 }
 
 
