@@ -9,8 +9,8 @@ from mgn.codegen.opencl.opencl import emit
 from mgn.dialects.kernel import DEVICES
 from tests.codegen import test_opencl_codegen as opencl_tests
 from tests.codegen.test_opencl_codegen import run_text
-from tests.support.opencl_fixture import cl_queue, kernel  # noqa: F401
-from tests.support.spirv_fixture import build_unoptimised, need_spirv, spirv_signature
+from tests.support.opencl_fixture import build_unoptimised, cl_queue, kernel  # noqa: F401
+from tests.support.spirv_fixture import need_spirv, spirv_signature
 
 COUNTS = """
 kernel.func @counts(%x : memref<128xi32>, %y : memref<128xi32>) access [read, write]

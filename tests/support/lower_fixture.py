@@ -117,18 +117,28 @@ def run(
 
 
 def run_all(queue: Any, runs: Sequence[Run]) -> list[list[np.ndarray]]:
-    """The same of many kernels, built as one program."""
+    """The same of many kernels, built as one program. One that runs on several arrays is one."""
     results = [item.outputs() for item in runs]
     launched = [n for n, arrays in enumerate(results) if any(array.size for array in arrays)]
     if not launched:
         return results
+    firsts = {n: next(m for m in launched if _one_kernel(runs[m], runs[n])) for n in launched}
+    lowered_ones = list(dict.fromkeys(firsts.values()))
     functions = [
-        lowered(runs[n].kernel, runs[n].device, f"kernel_{n}", **runs[n].schedule) for n in launched
+        lowered(runs[n].kernel, runs[n].device, f"kernel_{n}", **runs[n].schedule)
+        for n in lowered_ones
     ]
-    devices = [compiled_there(queue, runs[n].device) for n in launched]
-    for n, kernel_signature in zip(launched, signatures(functions, devices), strict=True):
-        launch(queue, kernel_signature, runs[n].arrays, results[n])
+    devices = [compiled_there(queue, runs[n].device) for n in lowered_ones]
+    made = dict(zip(lowered_ones, signatures(functions, devices), strict=True))
+    for n in launched:
+        launch(queue, made[firsts[n]], runs[n].arrays, results[n])
     return results
+
+
+def _one_kernel(one: Run, other: Run) -> bool:
+    return (
+        one.kernel is other.kernel and one.device is other.device and one.schedule == other.schedule
+    )
 
 
 def forms_of(kernel: FusedKernelOp, arrays: Sequence[np.ndarray], what: str = "") -> list[Run]:

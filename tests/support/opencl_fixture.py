@@ -84,6 +84,24 @@ def build_options(queue: Any) -> list[str]:
     return [BUILD_OPTIONS] if queue.device.single_fp_config & rounded else []
 
 
+def build_unoptimised(patch: pytest.MonkeyPatch) -> None:
+    """Builds without a CPU driver's optimiser: for kernels of which others are built with it."""
+    asked = build_options
+
+    def options(queue: Any) -> list[str]:
+        given = asked(queue)
+        is_cpu = queue.device.type & opencl().device_type.CPU
+        return [*given, UNOPTIMISED] if is_cpu and UNOPTIMISED not in given else given
+
+    patch.setattr("tests.support.opencl_fixture.build_options", options)
+
+
+@pytest.fixture
+def unoptimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds so in a test."""
+    build_unoptimised(monkeypatch)
+
+
 def built(queue: Any, program: str | bytes) -> Any:
     """A program of the text or the SPIR-V of kernels."""
     return _built(program, tuple(build_options(queue)))

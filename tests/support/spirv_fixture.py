@@ -12,9 +12,8 @@ from mgn.codegen.spirv import spirv
 from mgn.dialects.kernel import Device, FuncOp
 from mgn.modules.verification import verify_whole
 from mgn.passes.convert_kernel_to_spirv import convert
-from tests.support import opencl_fixture
 from tests.support.joint_programs import spirv_signatures
-from tests.support.opencl_fixture import UNOPTIMISED, build_options, opencl
+from tests.support.opencl_fixture import opencl
 
 
 def spirv_signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
@@ -22,13 +21,6 @@ def spirv_signature(func: FuncOp, device: Device | None = None) -> KernelSignatu
     module = convert([func], device)
     verify_whole(module)
     return spirv.signature(func, module)
-
-
-def build_unoptimised(patch: pytest.MonkeyPatch) -> None:
-    """Builds without the driver's optimiser, which has the same kernels as OpenCL C elsewhere."""
-    patch.setattr(
-        opencl_fixture, "build_options", lambda queue: [*build_options(queue), UNOPTIMISED]
-    )
 
 
 def need_spirv(queue: Any) -> None:

@@ -29,9 +29,15 @@ from tests.codegen.test_opencl_codegen import (  # the same tests, on SPIR-V
     test_vector_reduction_combines_all_lanes,  # noqa: F401
 )
 from tests.support.joint_programs import opencl_signatures
-from tests.support.opencl_fixture import DTYPES, assert_close, cl_queue, kernel, run_kernel  # noqa: F401
-from tests.support.spirv_fixture import (
+from tests.support.opencl_fixture import (
+    DTYPES,
+    assert_close,
     build_unoptimised,
+    cl_queue,  # noqa: F401
+    kernel,
+    run_kernel,
+)
+from tests.support.spirv_fixture import (
     need_spirv,
     spirv_signature,
     tool,

@@ -53,8 +53,8 @@ from tests.passes.lower_kernels.test_lower_random import (
     test_random_scans,  # noqa: F401
 )
 from tests.support import lower_fixture
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
-from tests.support.spirv_fixture import build_unoptimised, need_spirv, validated_signatures
+from tests.support.opencl_fixture import build_unoptimised, cl_queue, unoptimised  # noqa: F401
+from tests.support.spirv_fixture import need_spirv, validated_signatures
 
 
 @pytest.fixture(autouse=True, scope="module")

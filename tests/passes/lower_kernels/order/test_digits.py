@@ -15,7 +15,7 @@ from mgn.passes.schedules.order import OrderVariant
 from tests.passes.lower_kernels.order.test_order import same, with_ties
 from tests.passes.lower_kernels.test_differential import ELEMENTS
 from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 SHAPES = [
     ((1,), 0), ((37,), 0), ((3, 64), 1), ((129, 2), 0), ((0, 3), 1), ((3, 0), 1), ((2, 5, 3), 1),
@@ -48,6 +48,7 @@ def placed(element: str, shape: Sequence[int], axis: int, part: int = 0, **how: 
     return forms_of(fused_kernel("order", types, body), arrays, f"{element} {shape} {part} {how}")
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("element", ELEMENTS)
 def test_values_of_any_element_type_are_put_in_the_order_of_each_digit(
     element: str,
