@@ -17,6 +17,7 @@ from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, graphs_of
 from mgn.dialects.types import element_of
+from mgn.driver.compilation import Compiled
 from tests.fuzz.bounds import Bounds
 from tests.fuzz.compare import other_bits, outside
 from tests.fuzz.device import Job
@@ -153,11 +154,16 @@ class Case:
 
 @dataclass
 class Group:
-    """Cases that are compiled as one program, and the jobs of its variants."""
+    """Cases that are compiled as one program, and the jobs of its variants. `compiled` has plans
+    and modules by the words of a variant for OpenCL C.
+    """
 
     cases: list[Case]
     rng: random.Random
     jobs: list[tuple[Variant, Job]] = field(default_factory=list[tuple[Variant, Job]])
+    compiled: dict[str, tuple[Compiled, ModuleOp]] = field(
+        default_factory=dict[str, tuple[Compiled, ModuleOp]]
+    )
 
     @cached_property
     def program(self) -> Program:

@@ -80,6 +80,8 @@ class Runner:
         cl = opencl()
         self._context = cl.Context([self.device.handle])
         self._queue = cl.CommandQueue(self._context)
+        self.spirv_options: list[str] = []
+        """What the driver is told of all that it builds from SPIR-V."""
 
     @property
     def takes_spirv(self) -> bool:
@@ -139,7 +141,7 @@ class Runner:
             for name in job.kernels:
                 job.kernels[name] = next(signatures)
                 words = job.kernels[name].il
-        program = opencl().Program(self._context, words).build()
+        program = opencl().Program(self._context, words).build(self.spirv_options)
         for job in jobs:
             job.programs = dict.fromkeys(job.kernels, program)
 

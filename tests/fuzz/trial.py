@@ -206,7 +206,7 @@ class Trials:
         for group in groups:
             for variant in variants or self.variants(group.rng):
                 try:
-                    job = self._compiled(runner, group.program, variant)
+                    job = self._compiled(runner, group, variant)
                 except Exception as error:
                     findings += self._apart(runner, group, variant, "compilation", _told(error))
                     continue
@@ -217,9 +217,13 @@ class Trials:
             findings += self._ran(runner, group)
         return findings
 
-    def _compiled(self, runner: Runner, program: Program, variant: Variant) -> Job:
-        module = program.build()
-        compiled = variant.compile(module, runner.description)
+    def _compiled(self, runner: Runner, group: Group, variant: Variant) -> Job:
+        """Variants that differ by their targets alone are compiled once."""
+        way = str(replace(variant, target="opencl"))
+        if way not in group.compiled:
+            module = group.program.build()
+            group.compiled[way] = variant.compile(module, runner.description), module
+        compiled, module = group.compiled[way]
         description = variant.described(runner.description)
         return runner.job(compiled, module, description, variant.target, variant.is_exact)
 
