@@ -8,6 +8,7 @@ from xdsl.ir import Operation
 
 from mgn.codegen.device_barrier import ALL_ITEMS, AWAIT_PARAMETERS, POLL, poll_lines
 from mgn.codegen.opencl.expression import Expression, call, cast, offset
+from mgn.codegen.opencl.integer_extrema import extrema_are_in_bits, extremum_in_bits
 from mgn.codegen.opencl.writer import Row, Writer
 from mgn.dialects import kernel
 
@@ -117,6 +118,9 @@ def _sub_group_reduce(writer: Writer, operation: kernel.SubGroupReduceOp) -> Non
         writer.declare(operation.result, call(f"sub_group_reduce_{kind}", value))
         return
     function = f"f{kind}" if type in ("float", "double") else kind
+    name = f"reduce_{kind}_lanes_{type}"
+    if type == "int" and kind != "add" and extrema_are_in_bits(writer, operation.value):
+        function, name = extremum_in_bits(writer.library, kind, 1), f"{name}_in_bits"
     combine = "x + y" if kind == "add" else f"{function}(x, y)"
     lane = f"{_lane_function(writer)}()"
     lines = (
@@ -126,7 +130,7 @@ def _sub_group_reduce(writer: Writer, operation: kernel.SubGroupReduceOp) -> Non
         "}",
         "return x;",
     )
-    name = writer.library.add(f"reduce_{kind}_lanes_{type}", type, f"{type} x", *lines)
+    writer.library.add(name, type, f"{type} x", *lines)
     writer.declare(operation.result, call(name, value))
 
 

@@ -11,12 +11,12 @@ wider, or narrower, it has right.
 
 from typing import Any
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import arith, scf, vector
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from mgn.codegen.opencl.comparisons import predicate_of
-from mgn.codegen.opencl.expression import AND, OR, SHIFT, Expression, call, infix, prefix
+from mgn.codegen.opencl.expression import AND, OR, Expression, call, infix
 from mgn.codegen.opencl.functions import Library, shaped, suffixed
 from mgn.codegen.opencl.values import signed, unsigned
 from mgn.codegen.opencl.writer import Row, Writer
@@ -50,6 +50,12 @@ def integer_extremum(name: str, is_unsigned: bool) -> Row:
 
 def select_of_extremum(writer: Writer, operation: Any) -> Expression | None:
     """A select that is a maximum or a minimum, where compilers would make a wrong one of it."""
+    name = _chooses(operation)
+    return None if name is None else in_bits(writer, name, operation.lhs, operation.rhs)
+
+
+def _chooses(operation: arith.SelectOp | kernel.SelectOp) -> str | None:
+    """Whether a select of signed integers is their max or their min; None where neither."""
     test = operation.cond.owner
     if not isinstance(test, arith.CmpiOp | kernel.CompareIntegersOp):
         return None
@@ -60,8 +66,7 @@ def select_of_extremum(writer: Writer, operation: Any) -> Expression | None:
     straight = _same(chosen[0], test.lhs) and _same(chosen[1], test.rhs)
     if not straight and not (_same(chosen[0], test.rhs) and _same(chosen[1], test.lhs)):
         return None
-    largest = (predicate in _LARGER) == straight
-    return in_bits(writer, "max" if largest else "min", *chosen)
+    return "max" if (predicate in _LARGER) == straight else "min"
 
 
 def in_bits(writer: Writer, name: str, left: SSAValue, right: SSAValue) -> Expression | None:
@@ -71,15 +76,37 @@ def in_bits(writer: Writer, name: str, left: SSAValue, right: SSAValue) -> Expre
     if constant_number(left) == 0:
         left, right = right, left
     of_zero = name == "max" and constant_number(right) == 0
-    folds = any(may_be_a_sum(value) and varies_in_a_loop(value) for value in (left, right))
-    if of_zero and (folds or isinstance(left.owner, arith.MinSIOp)):
-        value = writer.name_of(left)
-        sign = infix(value, ">>", Expression("31"), SHIFT)
-        return infix(value, "&", prefix("~", sign), AND)
-    if not folds:
+    count = lanes(left.type)
+    if of_zero and (_may_fold(left) or _is_minimum(left)):
+        return call(_at_least_zero(writer.library, count), writer.value(left))
+    if not _may_fold(left) and not _may_fold(right):
         return None
-    function = _function(writer.library, name, lanes(left.type))
-    return call(function, writer.value(left), writer.value(right))
+    return call(
+        extremum_in_bits(writer.library, name, count), writer.value(left), writer.value(right)
+    )
+
+
+def extrema_are_in_bits(writer: Writer, value: SSAValue) -> bool:
+    """Whether signed maxima and minima of a value's lanes are to be made of bits."""
+    is_concerned = writer.vendor == "nvidia" and writer.types.bits(value.type) == 32
+    return is_concerned and not is_float(value.type) and _may_fold(value)
+
+
+def _may_fold(value: SSAValue) -> bool:
+    """Whether the assembler may fold an addition into a maximum of the value."""
+    return may_be_a_sum(value) and varies_in_a_loop(value)
+
+
+def _is_minimum(value: SSAValue) -> bool:
+    """Whether a value is a signed minimum, whatever it is called in the meantime."""
+    owner = value.owner
+    while isinstance(owner, arith.IndexCastOp | arith.BitcastOp):
+        owner = owner.input.owner
+    if isinstance(owner, arith.SelectOp | kernel.SelectOp):
+        return _chooses(owner) == "min"
+    if isinstance(owner, vector.ReductionOp | kernel.SubGroupReduceOp):
+        return str(owner.kind.data) in ("minsi", "min")
+    return isinstance(owner, arith.MinSIOp)
 
 
 def may_be_a_sum(value: SSAValue) -> bool:
@@ -88,9 +115,11 @@ def may_be_a_sum(value: SSAValue) -> bool:
 
 
 def varies_in_a_loop(value: SSAValue) -> bool:
-    """Whether a value follows from a loop's counter, or from what a loop carries, by arithmetic.
+    """Whether a value follows from a loop's counter, or from what a loop carries, by arithmetic or
+    by the choice of a branch.
 
-    What is read from memory is no constant to any compiler.
+    What is read from a buffer is no constant to any compiler; an item's own memory may become
+    registers.
     """
     seen: set[SSAValue] = set()
     open_values = [value]
@@ -102,19 +131,26 @@ def varies_in_a_loop(value: SSAValue) -> bool:
         owner = found.owner
         if isinstance(found, BlockArgument):
             owner = found.block.parent_op()
-        if isinstance(owner, scf.ForOp | scf.WhileOp):
+        if isinstance(owner, scf.ForOp):
             return True
-        if isinstance(found, OpResult) and isinstance(found.owner, scf.IfOp):
-            for region in found.owner.regions:
-                yielded = region.block.last_op
-                open_values.extend(yielded.operands if yielded is not None else ())
-        elif isinstance(found, OpResult) and not _reads_memory(found.owner):
-            open_values.extend(found.owner.operands)
+        if not isinstance(found, OpResult):
+            continue
+        memory = _memory_read(found.owner)
+        if memory is not None:
+            if kernel.space_of(memory) is kernel.Space.PRIVATE:
+                return True
+            continue
+        open_values.extend(found.owner.operands)
+        for region in found.owner.regions:  # of an scf.if
+            yielded = region.block.last_op if region.blocks else None
+            open_values.extend(yielded.operands if yielded is not None else ())
     return False
 
 
-def _reads_memory(operation: Operation) -> bool:
-    return any(isinstance(operand.type, MemRefType) for operand in operation.operands)
+def _memory_read(operation: Operation) -> MemRefType | None:
+    """The type of the buffer that an operation reads; None where it reads none."""
+    types = (operand.type for operand in operation.operands)
+    return next((type for type in types if isinstance(type, MemRefType)), None)
 
 
 def _same(one: SSAValue, other: SSAValue) -> bool:
@@ -122,15 +158,31 @@ def _same(one: SSAValue, other: SSAValue) -> bool:
     return one is other or (number is not None and number == constant_number(other))
 
 
-def _function(library: Library, name: str, count: int) -> str:
+def _at_least_zero(library: Library, count: int) -> str:
+    """The maximum of 0 and a number by its sign; in C, compilers would make a maximum of it."""
+    step = (
+        'asm("{{ .reg .b32 m; shr.s32 m, %1, 31; not.b32 m, m; and.b32 %0, %1, m; }}"'
+        ' : "=r"(c{0}) : "r"(a{0}));'
+    )
+    return _by_lane(library, "at_least_zero", count, "a", step)
+
+
+def extremum_in_bits(library: Library, name: str, count: int) -> str:
     """A maximum or a minimum of 32-bit numbers that NVIDIA's assembler takes for nothing else."""
-    compare, type = ("gt" if name == "max" else "lt"), shaped("int", count)
+    compare = "gt" if name == "max" else "lt"
     step = (
         'asm("{{ .reg .pred p; .reg .b32 m, d; '
         f"setp.{compare}.s32 p, %1, %2; selp.b32 m, -1, 0, p; "
         'xor.b32 d, %1, %2; and.b32 d, d, m; xor.b32 %0, d, %2; }}"'
         ' : "=r"(c{0}) : "r"(a{0}), "r"(b{0}));'
     )
+    return _by_lane(library, f"{name}_in_bits", count, "ab", step)
+
+
+def _by_lane(library: Library, name: str, count: int, given: str, step: str) -> str:
+    """A function of 32-bit numbers, whose step makes a lane of `c` of those of its operands."""
+    type = shaped("int", count)
     parts = [""] if count == 1 else [f".s{digit}" for digit in "0123456789abcdef"[:count]]
     body = [f"{type} c;", *(step.format(part) for part in parts), "return c;"]
-    return library.add(suffixed(f"{name}_in_bits", count), type, f"{type} a, {type} b", *body)
+    parameters = ", ".join(f"{type} {operand}" for operand in given)
+    return library.add(suffixed(name, count), type, parameters, *body)

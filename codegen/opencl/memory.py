@@ -36,6 +36,7 @@ from mgn.codegen.opencl.expression import (
     offset,
     prefix,
 )
+from mgn.codegen.opencl.integer_extrema import extrema_are_in_bits, extremum_in_bits
 from mgn.codegen.opencl.values import has_pairs, rounded, rounded_pairs, signed, unsigned
 from mgn.codegen.opencl.writer import Row, Writer
 from mgn.dialects import kernel
@@ -370,12 +371,19 @@ def _reduction(writer: Writer, operation: vector.ReductionOp) -> Expression:
         value, is_unsigned = unsigned(writer, operation.vector), True
     scalar = f"u{scalar}" if is_unsigned else scalar
 
+    in_bits = kind in ("maxsi", "minsi") and extrema_are_in_bits(writer, operation.vector)
+
     def combine(left: str, right: str, width: int) -> str:
+        if in_bits:
+            return (
+                f"{extremum_in_bits(writer.library, REDUCTION_CALLS[kind], width)}({left}, {right})"
+            )
         return _combine(writer, kind, scalar, left, right, width)
 
     if is_bool(type) and kind not in ("and", "or", "xor"):
         raise writer.error(operation, "does not reduce i1 that way")
-    name = writer.library.reduce(kind, scalar, lanes(type), combine)
+    step = f"{kind}_in_bits" if in_bits else kind
+    name = writer.library.reduce(step, scalar, lanes(type), combine)
     result = call(name, value)
     if operation.acc is not None:
         acc = writer.value(operation.acc)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from xdsl.dialects.builtin import StringAttr
 
 from mgn.codegen.opencl.opencl import emit
@@ -100,7 +101,79 @@ def test_extrema_of_a_counter_are_right(cl_queue: Any) -> None:  # noqa: F811
 def test_no_addition_can_be_folded_into_an_extremum_for_nvidia() -> None:
     for chosen in CHOSEN:
         text = emit(kernel(text_of("quotient", -7, chosen, 2)), NVIDIA)
-        assert "min(" not in text and "max(" not in text and "? v" not in text, text
+        assert "min(" not in text and "max(" not in text and "? s" not in text, text
+        assert "_in_bits(" in text, text
+
+
+SUMS = {
+    "chosen by a branch": """%low = arith.cmpi slt, %i, %one : index
+    %e = scf.if %low -> (i32) { scf.yield %five : i32 } else { scf.yield %two : i32 }
+    %s = arith.addi %e, %c : i32
+    %r = arith.minsi %s, %x : i32""",
+    "from an item's own memory": """
+    memref.store %c, %own[%i] : memref<4xi32, #kernel.space<private>>
+    %e = memref.load %own[%one] : memref<4xi32, #kernel.space<private>>
+    %s = arith.addi %e, %five : i32
+    %r = arith.minsi %s, %x : i32""",
+    "in lanes": """%d = arith.index_cast %i : index to i32
+    %s = arith.addi %d, %c : i32
+    %v = kernel.from_elements %s, %x, %five, %two : vector<4xi32>
+    %r = vector.reduction <minsi>, %v : vector<4xi32> into i32""",
+    "of a sub-group": """%d = arith.index_cast %i : index to i32
+    %s = arith.addi %d, %c : i32
+    %r = kernel.sub_group_reduce min %s : i32""",
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_that_a_loop_changes_are_found_wherever_they_come_from(name: str) -> None:
+    text = f"""kernel.func @k(%x0 : memref<4xi32>, %y : memref<4xi32>) access [read, write]
+    global [1, 1, 1] local [1, 1, 1] {{
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %four = arith.constant 4 : index
+  %two = arith.constant 2 : i32
+  %five = arith.constant 5 : i32
+  %c = arith.constant -7 : i32
+  %x = memref.load %x0[%zero] : memref<4xi32>
+  %own = memref.alloca() : memref<4xi32, #kernel.space<private>>
+  scf.for %i = %zero to %four step %one {{
+    {SUMS[name]}
+    memref.store %r, %y[%i] : memref<4xi32>
+  }}
+  kernel.return
+}}"""
+    found = emit(kernel(text), NVIDIA)
+    assert "min_in_bits" in found and " min(" not in found, found
+
+
+MINIMA = {
+    "an operation": "%m = arith.minsi %x, %two : i32",
+    "a select": "%t = arith.cmpi slt, %x, %two : i32\n%m = arith.select %t, %x, %two : i32",
+    "a cast of one": "%p = arith.index_cast %x : i32 to index\n%n = arith.minsi %p, %one : index\n"
+    "%m = arith.index_cast %n : index to i32",
+    "that of lanes": "%v = vector.load %x0[%zero] : memref<4xi32>, vector<4xi32>\n"
+    "%m = vector.reduction <minsi>, %v : vector<4xi32> into i32",
+}
+
+
+@pytest.mark.parametrize("name", MINIMA)
+def test_a_maximum_of_zero_and_any_minimum_is_made_of_bits(name: str) -> None:
+    text = f"""kernel.func @k(%x0 : memref<4xi32>, %y : memref<4xi32>) access [read, write]
+    global [1, 1, 1] local [1, 1, 1] {{
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %none = arith.constant 0 : i32
+  %two = arith.constant 2 : i32
+  %x = memref.load %x0[%zero] : memref<4xi32>
+  {MINIMA[name]}
+  %r = arith.maxsi %m, %none : i32
+  memref.store %r, %y[%zero] : memref<4xi32>
+  kernel.return
+}}"""
+    found = emit(kernel(text), NVIDIA)
+    assert "at_least_zero(" in found and " max(" not in found, found
+    assert ">> 31" not in found, "LLVM makes a maximum of that"
 
 
 def test_what_no_loop_changes_keeps_its_instruction() -> None:
