@@ -68,7 +68,7 @@ def part_keys(keys: int, window: int, groups: int, rows: int, device: Device) ->
     places = PLACES * device.compute_units // groups
     parts = min(GROUPS * device.compute_units // groups, keys // LEAST_KEYS)
     if parts < places:  # a tile of keys each is a shorter walk
-        parts = max(min(places, keys // WHOLE, MOST_SHORT), parts)
+        parts = max(min(places, ceil_div(keys, WHOLE), MOST_SHORT), parts)
     if parts < LEAST_PARTS:
         return None
     return ceil_div(ceil_div(keys, parts), WHOLE) * WHOLE

@@ -55,7 +55,7 @@ def test_few_rows_over_many_keys_are_cut() -> None:
     assert batch[0].outputs[0].type.get_shape() == (32, 8, 1, 8, 130)  # type: ignore
     few = pieces(attention(decoding(512, 9, 9, 64), heads=9))
     assert few[0].outputs[0].type.get_shape() == (8, 1, 1, 9, 66)  # type: ignore
-    for keys, parts in ((256, 4), (384, 6), (1024, 16), (4096, 32)):
+    for keys, parts in ((256, 4), (257, 5), (384, 6), (1000, 16), (1024, 16), (4096, 32)):
         short = pieces(attention(decoding(keys, 9, 9, 64), heads=9))
         assert short[0].outputs[0].type.get_shape() == (parts, 1, 1, 9, 66)  # type: ignore
 
