@@ -27,7 +27,7 @@ _LARGER = frozenset({"sgt", "sge"})
 _SMALLER = frozenset({"slt", "sle"})
 
 _NO_SUMS = (arith.MaxSIOp, arith.MinSIOp, arith.MaxUIOp, arith.MinUIOp, arith.ConstantOp)
-"""What no addition can be folded into a maximum from, as it stands between the two."""
+"""What gives no sum: a maximum of its result has no addition right before it."""
 
 
 def integer_extremum(name: str, is_unsigned: bool) -> Row:
