@@ -143,9 +143,7 @@ class Library:
             step = (
                 f'asm("{name[:3]}.NaN.f32 %0, %1, %2;" : "=f"(c{{0}}) : "f"(a{{0}}), "f"(b{{0}}));'
             )
-            parts = [""] if lanes == 1 else [f".s{digit}" for digit in "0123456789abcdef"[:lanes]]
-            body = [f"{type} c;", *(step.format(part) for part in parts), "return c;"]
-            return self.add(function, type, f"{type} a, {type} b", *body)
+            return self.in_lanes(function, type, "ab", "c", step, lanes)
         bits = shaped(_INTEGER_OF[scalar], lanes)
         compare, join = (">", "&") if name == "maximum" else ("<", "|")
         zeros = f"as_{type}(as_{bits}(a) {join} as_{bits}(b))"
@@ -158,11 +156,17 @@ class Library:
 
     def power_of_two(self, lanes: int) -> str:
         """NVIDIA's instruction for 2 to a float; what is below the least normal number is 0."""
-        type = shaped("float", lanes)
-        parts = [""] if lanes == 1 else [f".s{digit}" for digit in "0123456789abcdef"[:lanes]]
         step = 'asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y{0}) : "f"(x{0}));'
-        body = [f"{type} y;", *(step.format(part) for part in parts), "return y;"]
-        return self.add(suffixed("power_of_two", lanes), type, f"{type} x", *body)
+        name, type = suffixed("power_of_two", lanes), shaped("float", lanes)
+        return self.in_lanes(name, type, "x", "y", step, lanes)
+
+    def in_lanes(self, name: str, type: str, given: str, result: str, step: str, lanes: int) -> str:
+        """A function whose result has each lane by a step, which names `{0}` the lane of the result
+        and of what is given.
+        """
+        parts = [""] if lanes == 1 else [f".s{digit}" for digit in "0123456789abcdef"[:lanes]]
+        body = [f"{type} {result};", *(step.format(part) for part in parts), f"return {result};"]
+        return self.add(name, type, ", ".join(f"{type} {operand}" for operand in given), *body)
 
     def by_lane(self, function: str, scalar: str, lanes: int, arguments: int) -> str:
         """A built-in function of vectors, computed one lane after the other."""

@@ -164,7 +164,8 @@ def _at_least_zero(library: Library, count: int) -> str:
         'asm("{{ .reg .b32 m; shr.s32 m, %1, 31; not.b32 m, m; and.b32 %0, %1, m; }}"'
         ' : "=r"(c{0}) : "r"(a{0}));'
     )
-    return _by_lane(library, "at_least_zero", count, "a", step)
+    name, type = suffixed("at_least_zero", count), shaped("int", count)
+    return library.in_lanes(name, type, "a", "c", step, count)
 
 
 def extremum_in_bits(library: Library, name: str, count: int) -> str:
@@ -176,13 +177,5 @@ def extremum_in_bits(library: Library, name: str, count: int) -> str:
         'xor.b32 d, %1, %2; and.b32 d, d, m; xor.b32 %0, d, %2; }}"'
         ' : "=r"(c{0}) : "r"(a{0}), "r"(b{0}));'
     )
-    return _by_lane(library, f"{name}_in_bits", count, "ab", step)
-
-
-def _by_lane(library: Library, name: str, count: int, given: str, step: str) -> str:
-    """A function of 32-bit numbers, whose step makes a lane of `c` of those of its operands."""
-    type = shaped("int", count)
-    parts = [""] if count == 1 else [f".s{digit}" for digit in "0123456789abcdef"[:count]]
-    body = [f"{type} c;", *(step.format(part) for part in parts), "return c;"]
-    parameters = ", ".join(f"{type} {operand}" for operand in given)
-    return library.add(suffixed(name, count), type, parameters, *body)
+    name, type = suffixed(f"{name}_in_bits", count), shaped("int", count)
+    return library.in_lanes(name, type, "ab", "c", step, count)

@@ -125,25 +125,33 @@ SUMS = {
 }
 
 
-@pytest.mark.parametrize("name", SUMS)
-def test_sums_that_a_loop_changes_are_found_wherever_they_come_from(name: str) -> None:
-    text = f"""kernel.func @k(%x0 : memref<4xi32>, %y : memref<4xi32>) access [read, write]
+def emitted(lines: str) -> str:
+    """The text for NVIDIA of a kernel that reads `%x0` and writes `%y`, of four numbers each."""
+    return emit(
+        kernel(f"""kernel.func @k(%x0 : memref<4xi32>, %y : memref<4xi32>) access [read, write]
     global [1, 1, 1] local [1, 1, 1] {{
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
   %four = arith.constant 4 : index
+  %none = arith.constant 0 : i32
   %two = arith.constant 2 : i32
   %five = arith.constant 5 : i32
   %c = arith.constant -7 : i32
   %x = memref.load %x0[%zero] : memref<4xi32>
-  %own = memref.alloca() : memref<4xi32, #kernel.space<private>>
+  {lines}
+  kernel.return
+}}"""),
+        NVIDIA,
+    )
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_that_a_loop_changes_are_found_wherever_they_come_from(name: str) -> None:
+    found = emitted(f"""%own = memref.alloca() : memref<4xi32, #kernel.space<private>>
   scf.for %i = %zero to %four step %one {{
     {SUMS[name]}
     memref.store %r, %y[%i] : memref<4xi32>
-  }}
-  kernel.return
-}}"""
-    found = emit(kernel(text), NVIDIA)
+  }}""")
     assert "min_in_bits" in found and " min(" not in found, found
 
 
@@ -159,19 +167,9 @@ MINIMA = {
 
 @pytest.mark.parametrize("name", MINIMA)
 def test_a_maximum_of_zero_and_any_minimum_is_made_of_bits(name: str) -> None:
-    text = f"""kernel.func @k(%x0 : memref<4xi32>, %y : memref<4xi32>) access [read, write]
-    global [1, 1, 1] local [1, 1, 1] {{
-  %zero = arith.constant 0 : index
-  %one = arith.constant 1 : index
-  %none = arith.constant 0 : i32
-  %two = arith.constant 2 : i32
-  %x = memref.load %x0[%zero] : memref<4xi32>
-  {MINIMA[name]}
+    found = emitted(f"""{MINIMA[name]}
   %r = arith.maxsi %m, %none : i32
-  memref.store %r, %y[%zero] : memref<4xi32>
-  kernel.return
-}}"""
-    found = emit(kernel(text), NVIDIA)
+  memref.store %r, %y[%zero] : memref<4xi32>""")
     assert "at_least_zero(" in found and " max(" not in found, found
     assert ">> 31" not in found, "LLVM makes a maximum of that"
 
