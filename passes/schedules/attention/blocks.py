@@ -112,14 +112,16 @@ def attention_blocking(request: Request, attention: AttentionSizes) -> Blocking:
         sizes = Blocking.of(dict(zip(NAMES, numbers, strict=True)), attention)
         if sizes.memory <= room:
             return sizes
-        if down == 1 and panels == 1 and rows == 1:
-            raise heads_too_large(attention)
         if panels > 1:
             panels = ceil_div(panels, 2)
         elif down > 1:
             down = ceil_div(down, 2)
-        else:
+        elif key_vectors > 1:
+            key_vectors = ceil_div(key_vectors, 2)
+        elif rows > 1:
             rows = ceil_div(rows, 2)
+        else:
+            raise heads_too_large(attention)
 
 
 ROWS_LOST = 3.6

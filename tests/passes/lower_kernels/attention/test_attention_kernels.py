@@ -3,6 +3,7 @@
 Both forms run on the CPU device, in every combination of what attention can be asked for.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -32,6 +33,7 @@ from tests.support.lower_fixture import (
     lowered,
     run,
     run_all,
+    scheduled,
 )
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
@@ -106,6 +108,17 @@ def test_attention_computes_what_the_interpreter_does(
     cl_queue: Any,  # noqa: F811
 ) -> None:
     check(cl_queue, *(attention_run(*case, form) for form in FORMS))
+
+
+def test_large_heads_in_little_memory_visit_fewer_keys_at_a_time(
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    shapes, how = CASES["large heads"]
+    held, wanted = attention_run(shapes, how, "cpu")
+    devices = [held.device.with_figures(local_memory=kib * 1024) for kib in (40, 48)]
+    vectors = [scheduled(held.kernel, device)["key_vectors"] for device in devices]
+    assert vectors == [1, 1]
+    check(cl_queue, *((replace(held, device=device), wanted) for device in devices))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -107,7 +107,7 @@ def test_where_sums_keep_their_order_attention_is_decomposed(options: dict[str, 
 
 def test_heads_too_large_for_local_memory_are_decomposed() -> None:
     whole, _ = saturated(causal, *operands(96, 96))
-    cramped, _ = saturated(causal, *operands(96, 96), device=CPU.with_figures(local_memory=2048))
+    cramped, _ = saturated(causal, *operands(96, 96), device=CPU.with_figures(local_memory=1024))
     assert kinds(whole) == [KernelKind.ATTENTION]
     assert KernelKind.ATTENTION not in kinds(cramped)
 
@@ -172,7 +172,7 @@ def test_values_that_are_only_each_others_movement_are_no_way(
     monkeypatch.setattr(
         "tests.passes.saturate.saturate_programs.check_same", lambda before, after: None
     )
-    cramped = CPU.with_figures(local_memory=2048)
+    cramped = CPU.with_figures(local_memory=1024)
     graph, report = saturated(lambda b, x: b.erf(x), f32(64, 64), device=cramped)
     assert report.fired["there-and-back"]
     assert [body_names(kernel) for kernel in kernels_of(graph)] == [["erf"]]
