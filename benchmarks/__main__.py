@@ -5,7 +5,7 @@ is installed of PyTorch, ONNX Runtime and tinygrad. The share is of the ceiling 
 run: the device's copy bandwidth for kernels bound by memory, the best matmul rate of all
 contestants for matmuls. Rows are printed, and kept in the file, as they are measured. `--suite odd`
 times thirty products whose sizes fit no tile instead; on a GPU in f32, tf32 and bf16, the last two
-beside products of 4096 and 8192.
+beside products of 4096 and 8192. `--suite language` times kernels of language models.
 """
 
 import argparse

@@ -55,14 +55,14 @@ def product(
     front = (batch,) if batch > 1 else ()
     left, right = (*front, rows, inner), (*front, inner, columns)
     shown = name or "x".join(map(str, (*front, rows, inner, columns)))
-    stored, rounded = STORED[precision], _rounding(precision)
+    stored, rounded = STORED[precision], rounding(precision)
     return Case(
-        f"matmul {shown}{_suffix(precision)}",
+        f"matmul {shown}{suffix(precision)}",
         f"graph g(a: {stored}{list(left)}, b: {stored}{list(right)}) {{ return y = a @ b }}",
         {"a": left, "b": right},
         lambda a, b: rounded(a) @ rounded(b),
         lambda torch, a, b: torch.matmul(a, b),
-        _bytes(stored) * batch * (rows * inner + inner * columns + rows * columns),
+        stored_bytes(stored) * batch * (rows * inner + inner * columns + rows * columns),
         2 * batch * rows * inner * columns,
         "matmul",
         ("a", "b") if batch > 1 else ("a",),
@@ -72,9 +72,9 @@ def product(
 
 def gelu_matmul(rows: int, inner: int, columns: int, precision: str = "f32") -> Case:
     """A linear layer with a bias and a gelu as its epilogue."""
-    t, rounded = STORED[precision], _rounding(precision)
+    t, rounded = STORED[precision], rounding(precision)
     return Case(
-        f"linear + gelu {rows}x{inner}x{columns}{_suffix(precision)}",
+        f"linear + gelu {rows}x{inner}x{columns}{suffix(precision)}",
         f"graph g(x: {t}[{rows}, {inner}], w: {t}[{columns}, {inner}], b: {t}[{columns}]) "
         '{ return y = gelu(linear(x, w, b), approx = "tanh") }',
         {"x": (rows, inner), "w": (columns, inner), "b": (columns,)},
@@ -82,7 +82,7 @@ def gelu_matmul(rows: int, inner: int, columns: int, precision: str = "f32") -> 
         lambda torch, x, w, b: torch.nn.functional.gelu(
             torch.nn.functional.linear(x, w, b), approximate="tanh"
         ),
-        _bytes(t) * (rows * inner + inner * columns + columns + rows * columns),
+        stored_bytes(t) * (rows * inner + inner * columns + columns + rows * columns),
         2 * rows * inner * columns,
         "matmul",
         ("x",),
@@ -90,15 +90,15 @@ def gelu_matmul(rows: int, inner: int, columns: int, precision: str = "f32") -> 
     )
 
 
-def _suffix(precision: str) -> str:
+def suffix(precision: str) -> str:
     return "" if precision == "f32" else f" {precision}"
 
 
-def _bytes(stored: str) -> int:
+def stored_bytes(stored: str) -> int:
     return 2 if stored in ("bf16", "f16") else 4
 
 
-def _rounding(precision: str) -> Callable[[np.ndarray], np.ndarray]:
+def rounding(precision: str) -> Callable[[np.ndarray], np.ndarray]:
     """How operands of f64 are rounded on the way into a product."""
     return round_to_tf32 if precision == "tf32" else lambda x: x
 
@@ -186,10 +186,10 @@ def attention(batch: int, heads: int, rows: int, size: int, precision: str = "f3
     """Causal attention; half of the scores are counted."""
     width = heads * size
     shape = (batch, rows, width)
-    stored, rounded = STORED[precision], _rounding(precision)
+    stored, rounded = STORED[precision], rounding(precision)
     operand = f"{stored}[{batch}, {rows}, {width}]"
     return Case(
-        f"causal attention {batch}x{heads}x{rows}x{size}{_suffix(precision)}",
+        f"causal attention {batch}x{heads}x{rows}x{size}{suffix(precision)}",
         f"graph g(q: {operand}, k: {operand}, v: {operand}) "
         f"{{ return y = attention(q, k, v, heads = {heads}, causal = true) }}",
         {"q": shape, "k": shape, "v": shape},
@@ -199,7 +199,7 @@ def attention(batch: int, heads: int, rows: int, size: int, precision: str = "f3
         lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(
             *(_split(x, heads).transpose(1, 2) for x in (q, k, v)), is_causal=True
         ).transpose(1, 2),
-        4 * _bytes(stored) * batch * rows * width,
+        4 * stored_bytes(stored) * batch * rows * width,
         2 * batch * rows * rows * width,
         "matmul",
         precision=precision,
@@ -209,9 +209,9 @@ def attention(batch: int, heads: int, rows: int, size: int, precision: str = "f3
 def spelled_attention(batch: int, heads: int, rows: int, size: int, precision: str = "f32") -> Case:
     """Attention without a mask, written out as two products and a softmax."""
     shape = (batch, heads, rows, size)
-    operand, rounded = f"f32{list(shape)}", _rounding(precision)
+    operand, rounded = f"f32{list(shape)}", rounding(precision)
     return Case(
-        f"softmax(q kT) v {batch}x{heads}x{rows}x{size}{_suffix(precision)}",
+        f"softmax(q kT) v {batch}x{heads}x{rows}x{size}{suffix(precision)}",
         f"graph g(q: {operand}, k: {operand}, v: {operand}) "
         f"{{ return y = softmax(q @ k.T * {size**-0.5}) @ v }}",
         {"q": shape, "k": shape, "v": shape},
@@ -227,10 +227,10 @@ def spelled_attention(batch: int, heads: int, rows: int, size: int, precision: s
 def decoding(heads: int, keys: int, size: int, precision: str = "f32") -> Case:
     """One query of each head over a long cache, which is what has to be read."""
     width = heads * size
-    stored, rounded = STORED[precision], _rounding(precision)
+    stored, rounded = STORED[precision], rounding(precision)
     cache = f"{stored}[1, {keys}, {width}]"
     return Case(
-        f"decoding 1x{heads}x{keys}x{size}{_suffix(precision)}",
+        f"decoding 1x{heads}x{keys}x{size}{suffix(precision)}",
         f"graph g(q: {stored}[1, 1, {width}], k: {cache}, v: {cache}) "
         f"{{ return y = attention(q, k, v, heads = {heads}) }}",
         {"q": (1, 1, width), "k": (1, keys, width), "v": (1, keys, width)},
@@ -240,7 +240,7 @@ def decoding(heads: int, keys: int, size: int, precision: str = "f32") -> Case:
         lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(
             *(_split(x, heads).transpose(1, 2) for x in (q, k, v))
         ).transpose(1, 2),
-        2 * _bytes(stored) * (keys + 1) * width,
+        2 * stored_bytes(stored) * (keys + 1) * width,
         4 * keys * width,
         "copy",
         precision=precision,

@@ -1,7 +1,8 @@
 """Which kernels are timed on which kind of device.
 
 In: a device's kind and the name of a suite. Out: its cases: `kernels` is the table of the README,
-`odd` thirty products whose sizes fit no tile, on a GPU at every precision of its matrix unit.
+`odd` thirty products whose sizes fit no tile, on a GPU at every precision of its matrix unit,
+`language` kernels of language models.
 """
 
 from benchmarks.contests.cases import (
@@ -16,6 +17,12 @@ from benchmarks.contests.cases import (
     residual,
     softmax,
     spelled_attention,
+)
+from benchmarks.contests.language_model_cases import (
+    argmax,
+    column_mean,
+    grouped_attention,
+    log_softmax,
 )
 from benchmarks.contests.memory_cases import (
     column_sum,
@@ -97,10 +104,25 @@ PRECISE: tuple[Case, ...] = tuple(
 )
 """Products on a GPU's matrix unit."""
 
+LANGUAGE: tuple[Case, ...] = (
+    *(product(1, 4096, 14336, precision=precision) for precision in ("f32", "tf32", "bf16")),
+    product(257, 4096, 11008, precision="bf16"),
+    argmax(4096, 50257),
+    log_softmax(4096, 50257),
+    column_mean(50257, 512),
+    grouped_attention(8, (32, 8), 1, 2048, 128, "bf16"),
+    attention(4, 16, 2048, 80),
+)
+"""One row of a layer, an odd number of rows, a vocabulary, one query of shared heads."""
+
+LONG_CONTEXT = grouped_attention(1, (32, 8), 4096, 4096, 128, "bf16")
+
 SUITES: dict[tuple[str, str], tuple[Case, ...]] = {
     ("cpu", "kernels"): CPU,
     ("gpu", "kernels"): GPU,
     ("cpu", "odd"): odd("f32"),
     ("gpu", "odd"): (*odd("f32"), *PRECISE),
+    ("cpu", "language"): LANGUAGE,
+    ("gpu", "language"): (*LANGUAGE, LONG_CONTEXT),
 }
 """Cases by the device's kind and the suite's name."""

@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks.contests import cases, contestants, memory_cases, suites
+from benchmarks.contests import (
+    cases,
+    contestants,
+    language_model_cases,
+    memory_cases,
+    suites,
+)
 from benchmarks.contests.cases import Case
 from benchmarks.table import Table
 from mgn.bench.timing import TOO_LONG, Turns, interleaved_medians
@@ -31,6 +37,9 @@ SMALL = (
     memory_cases.column_sum(80, 24),
     *(memory_cases.depthwise(2, 3, 14, 3, precision) for precision in ("f32", "bf16")),
     *(cases.decoding(2, 40, 8, precision) for precision in ("f32", "f16")),
+    language_model_cases.log_softmax(80, 24),
+    language_model_cases.column_mean(80, 24),
+    *(language_model_cases.grouped_attention(2, (4, 2), n, 9, 8) for n in (1, 9)),
     *(cases.spelled_attention(1, 2, 16, 8, precision) for precision in ("f32", "tf32")),
 )
 
@@ -44,7 +53,9 @@ def needs_device() -> None:
         pytest.skip("no OpenCL device for the CPU: install the extra 'cpu'")
 
 
-@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", (*SMALL, language_model_cases.argmax(80, 24)), ids=lambda case: case.name
+)
 def test_a_case_is_the_same_in_mgn_and_numpy_and_a_wrong_result_is_found(case: Case) -> None:
     needs_device()
     arrays = contestants.arrays_of(case)
