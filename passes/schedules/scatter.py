@@ -4,15 +4,16 @@
 registers what is meant for them. `owners`: on a CPU a work-item owns some of the places along the
 axis. It copies them, then goes over all ids once, and combines in memory what is meant for its own.
 `runs`: ids are in order, and each element goes over its own run of them. `part totals`: ids are in
-order, and each element goes over a part of them whose ids are one. `blocks`: ids are in
-order, and a group of a GPU goes over those of a block of places. `tables`: such a group goes over
-all ids of its row, which are in no order, a chunk at a time. `atomics`: integers are combined where
-what was there before lies, by atomic operations of a GPU.
+order, and each element goes over a part of them whose ids are one. Work-items of a GPU may share an
+element of these two. `blocks`: ids are in order, and a group of a GPU goes over those of a block of
+places. `tables`: such a group goes over all ids of its row, which are in no order, a chunk at a
+time. `atomics`: integers are combined where what was there before lies, by atomic operations of a
+GPU.
 """
 
 from collections.abc import Iterator
 from enum import StrEnum
-from math import isqrt, prod
+from math import ceil, isqrt, prod
 
 from mgn.dialects.fusion.forms import COMBINED, IN_PLACE
 from mgn.dialects.kernel import Device
@@ -34,6 +35,11 @@ WALKED, LOOKED = 1.5e-7, 4e-8
 """Seconds that a work-item of a GPU takes for an element of a run, which it waits for, and for an
 id that it looks at. Measured on an NVIDIA H200: 16,384 elements of a run take 1.19 ms, and 262,144,
 which no cache holds, 56 ms. It looks at 65,536 ids in 2.4 ms, and in 3.3 where the largest stays.
+"""
+
+SHARERS, MEETING = (1, 2, 4, 8, 16, 32), 1e-6
+"""How many work-items of a GPU may share a run, and seconds that they take to put together what
+they have: a barrier, and as many additions.
 """
 
 LONG_RUN = 2048
@@ -117,9 +123,9 @@ def scatter_schedules(request: Request) -> Schedules:
     """The schedules of a scatter, the fastest first."""
     (node,) = request.body.of_kind(Kind.SCATTER)
     if node.name == "part_totals":
-        return [_part_totals(request, node)]
+        return _part_totals(request, node)
     if node.name in ("scatter_runs", "scatter_runs_in_parts"):
-        return [_runs(request, node)]
+        return _runs(request, node)
     if request.word(COMBINED) == IN_PLACE:
         return [_atomics(request, node)]
     found = [_each(request, node), *_owners(request, node), *_blocks(request, node)]
@@ -177,18 +183,47 @@ def _each(request: Request, node: Node) -> Schedule:
     return Schedule(ScatterVariant.EACH, numbers, facts, seconds, passes)
 
 
-def _runs(request: Request, node: Node) -> Schedule:
+def _runs(request: Request, node: Node) -> Schedules:
     """Each vector of the result has one run."""
     alike = inner_size(node) > 1 and looks_once(node)
     width = dividing_lanes(node.shape[-1], request.number("lanes", 16)) if alike else 1
-    numbers = _split(request, node, width)
     steps = (node.count + node.operands[3].count) / width * LOOK
     seconds = _seconds(request, node, steps)
-    if request.is_gpu:
-        seconds = max(seconds, WALKED * _elements_of_a_run(node))
     asked = node.count / width / max(node.operands[1].count, 1)
     passes = (1.0, asked, 1.0, 1.0, *_of_totals(node))
-    return Schedule(ScatterVariant.RUNS, numbers, request.facts("form"), seconds, passes)
+    waits = _elements_of_a_run(node)
+    return _shared(request, node, ScatterVariant.RUNS, width, seconds, waits, passes)
+
+
+def _shared(
+    request: Request,
+    node: Node,
+    variant: ScatterVariant,
+    width: int,
+    seconds: float,
+    turns: float,
+    passes: tuple[float, ...],
+) -> Schedules:
+    """The schedules by how many work-items of a GPU share so many turns of a vector, the fastest
+    first. `seconds` is what all turns take where nothing is waited for.
+    """
+    facts, vectors = request.facts("form"), node.count // width
+    if not request.is_gpu:
+        numbers = {**_split(request, node, width), "sharers": 1}
+        return [Schedule(variant, numbers, facts, seconds, passes)]
+    room = power_below(request.number("local", LOCAL_ITEMS))
+    at_once = request.number("units", 1) * GROUPS_A_UNIT * LOCAL_ITEMS
+    fixed, found = request.number("sharers", 0), list[Schedule]()
+    for sharers in (fixed,) if fixed else SHARERS:
+        if sharers > room:
+            continue
+        items = min(room, power_above(max(vectors, 1)) * sharers)
+        turns_each = ceil_div(ceil(turns), sharers)
+        waves = max(vectors * sharers / at_once, 1.0)
+        waited = WALKED * turns_each * waves + (MEETING if sharers > 1 else 0.0)
+        numbers = {"width": width, "items": items, "block": 1, "sharers": sharers}
+        found.append(Schedule(variant, numbers, facts, max(seconds, waited), passes))
+    return sorted(found, key=lambda schedule: schedule.seconds)
 
 
 def _elements_of_a_run(node: Node) -> float:
@@ -201,15 +236,17 @@ def _elements_of_a_run(node: Node) -> float:
     return min(own, 2 * part + own / part)
 
 
-def _part_totals(request: Request, node: Node) -> Schedule:
-    """Each vector of a part's total looks at two ids, and few parts have one id alone."""
+def _part_totals(request: Request, node: Node) -> Schedules:
+    """Each vector of a part's total looks at two ids, and few parts have one id alone. Whoever has
+    one is waited for.
+    """
     alike = inner_size(node) > 1 and looks_once(node)
     width = dividing_lanes(node.shape[-1], request.number("lanes", 16)) if alike else 1
     vectors = node.count / width
     seconds = _seconds(request, node, vectors * 2 * LOOK)
     passes = (2.0 * vectors / max(node.operands[0].count, 1), 0.0, 0.0)
-    numbers, facts = _split(request, node, width), request.facts("form")
-    return Schedule(ScatterVariant.PART_TOTALS, numbers, facts, seconds, passes)
+    part = node.values["part"]
+    return _shared(request, node, ScatterVariant.PART_TOTALS, width, seconds, part, passes)
 
 
 def sorted_part(count: int) -> int | None:

@@ -2,22 +2,20 @@
 
 `each id`: a work-item holds a vector of the result in registers, goes over all ids in their order
 and combines what is meant for it. `runs`: ids are in order, and it goes over those meant for it
-alone. `part totals`: it goes over a part of them. What follows the scatter is computed in
-registers, too. Other variants have files of their own.
+alone. `part totals`: it goes over a part of them. Some work-items of a GPU's group may share these.
+What follows the scatter is computed in registers, too. Other variants have files of their own.
 """
 
 from collections.abc import Callable
 
-from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
-from mgn.dialects.mgn.operations.places.scatter import ADD
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import Indices, Node
-from mgn.passes.kernels.index import Counter, Index, delinearised, lanes, of
+from mgn.passes.kernels.index import Index, delinearised, lanes
 from mgn.passes.kernels.index_maps import broadcast_index
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
@@ -30,14 +28,16 @@ from mgn.passes.lower_kernels.scatter.atomics import lower_atomics
 from mgn.passes.lower_kernels.scatter.blocks import lower_blocks
 from mgn.passes.lower_kernels.scatter.joining import join
 from mgn.passes.lower_kernels.scatter.owners import lower_owners
+from mgn.passes.lower_kernels.scatter.runs import (
+    WHOLE,
+    Share,
+    adds_floats,
+    nothing,
+    part_total,
+    run_combined,
+)
 from mgn.passes.lower_kernels.scatter.tables import lower_tables
-from mgn.passes.schedules.scatter import ScatterVariant, no_change
-
-SHORT = 128
-"""Ids of a run that are added up in one chain."""
-
-AT_ONCE = 4
-"""Steps of a run that are under way together: what each reads does not depend on the one before."""
+from mgn.passes.schedules.scatter import ScatterVariant
 
 
 def lower_scatter(job: Job) -> Launch:
@@ -45,6 +45,8 @@ def lower_scatter(job: Job) -> Launch:
     match job.variant(ScatterVariant):
         case ScatterVariant.EACH:
             return _by_element(job, _combined)
+        case ScatterVariant.RUNS | ScatterVariant.PART_TOTALS if job.entry("sharers") > 1:
+            return _by_sharers(job)
         case ScatterVariant.RUNS:
             return _by_element(job, _run_combined)
         case ScatterVariant.PART_TOTALS:
@@ -84,11 +86,6 @@ def _by_element(job: Job, combined: Callable[[Code, Evaluator, Node, Indices], S
     return Launch((items,), (local,))
 
 
-def _adds_floats(node: Node) -> bool:
-    """Whether what is combined are sums that round."""
-    return node.element.is_float and node.values["combine"] == ADD
-
-
 def _combined(code: Code, evaluator: Evaluator, node: Node, index: Indices) -> SSAValue:
     """What is scattered to a vector of the result, and was there before."""
     x, ids, src, *_ = node.operands
@@ -108,108 +105,63 @@ def _combined(code: Code, evaluator: Evaluator, node: Node, index: Indices) -> S
         return [code.select(hit, joined()[0], held[0])]
 
     before = widened(code, evaluator.lanes_at(x, index), node.element)
-    sums = [_adds_floats(node)]
+    sums = [adds_floats(node)]
     return long_loop(code, 0, src.shape[axis], step, [before], sums)[0]
 
 
 def _run_combined(code: Code, evaluator: Evaluator, node: Node, index: Indices) -> SSAValue:
     """What is scattered to a vector of the result by its run of ids, and was there before."""
-    x, bounds, order, src, *totals = node.operands
-    axis, count = node.values["axis"], src.shape[node.values["axis"]]
-    step = _run_step(code, evaluator, node, index, order, src)
-
-    def bound(offset: int) -> Index:
-        there = (*index[:axis], index[axis] + offset, *index[axis + 1 :])
-        value = evaluator.at(bounds, broadcast_index(there, bounds.shape))
-        return of(Counter(clamped_id(evaluator, bounds, value, count), 0, count))
-
-    before = widened(code, evaluator.lanes_at(x, index), node.element)
-    if not count:
-        return before
-    first, last = bound(0), bound(1)
-    sums = [_adds_floats(node)]
-
-    def whole() -> list[SSAValue]:
-        if totals:
-            return _by_parts(code, evaluator, node, index, (first, last), before)
-        return long_loop(code, first, last, step, [before], sums, AT_ONCE)
-
-    if not totals and (count <= SHORT or not sums[0]):
-        return code.loop(first, last, step, [before], unroll=AT_ONCE)[0]
-    short = code.is_below(last - first, min(SHORT, node.values["part"]) if totals else SHORT, 1)
-    return code.branch(
-        short, lambda: code.loop(first, last, step, [before], unroll=AT_ONCE), whole
-    )[0]
-
-
-def _by_parts(
-    code: Code,
-    evaluator: Evaluator,
-    node: Node,
-    index: Indices,
-    run: tuple[Index, Index],
-    before: SSAValue,
-) -> list[SSAValue]:
-    """What a run adds to what was there before: its elements up to a whole part, the totals of
-    whole parts, and the elements behind them.
-    """
-    _, _, order, src, totals = node.operands
-    axis, part = node.values["axis"], node.values["part"]
-    count, parts = src.shape[axis], totals.shape[axis]
-    first, last = run
-    begin, end = (first + (part - 1)) // part, last // part
-    left = code.binary(arith.MinSIOp, code.index(begin * part), code.index(last))
-    right = code.binary(arith.MaxSIOp, code.index(end * part), left)
-    step = _run_step(code, evaluator, node, index, order, src)
-    sums = [_adds_floats(node)]
-
-    def total(turn: Index, held: list[SSAValue]) -> list[SSAValue]:
-        value = evaluator.lanes_at(totals, (*index[:axis], turn, *index[axis + 1 :]))
-        return [join(code, node, held[0], widened(code, value, totals.element))]
-
-    held, middle = [before], (begin, of(Counter(code.index(end), 0, parts)))
-    left, right = (of(Counter(value, 0, count)) for value in (left, right))
-    held = long_loop(code, first, left, step, held, sums, AT_ONCE)
-    held = long_loop(code, *middle, total, held, sums, AT_ONCE)
-    return long_loop(code, right, last, step, held, sums, AT_ONCE)
+    before = widened(code, evaluator.lanes_at(node.operands[0], index), node.element)
+    return run_combined(code, evaluator, node, index, WHOLE, before)
 
 
 def _part_total(code: Code, evaluator: Evaluator, node: Node, index: Indices) -> SSAValue:
-    """What a part comes to, a vector of it, where its ids are all one."""
-    ids, order, src = node.operands
-    axis, part = node.values["axis"], node.values["part"]
-    first = index[axis] * part
-
-    def id(offset: int) -> SSAValue:
-        there = (*index[:axis], first + offset, *index[axis + 1 :])
-        return evaluator.at(ids, broadcast_index(there, ids.shape))
-
-    step, element = _run_step(code, evaluator, node, index, order, src), node.element
-    kept, lanes = accumulator(element), evaluator.lanes
-    start = code.constant(no_change(node.values["combine"], kept), memory_type(kept), lanes)
-    sums = [_adds_floats(node)]
-    return code.branch(
-        code.compare_integers("eq", id(0), id(part - 1)),
-        lambda: long_loop(code, first, first + part, step, [start], sums, AT_ONCE),
-        lambda: [code.constant(0, memory_type(kept), lanes)],
-    )[0]
+    """What a part comes to, by one work-item."""
+    return part_total(code, evaluator, node, index, WHOLE)
 
 
-def _run_step(
-    code: Code, evaluator: Evaluator, node: Node, index: Indices, order: Node, src: Node
-) -> Callable[[Index, list[SSAValue]], list[SSAValue]]:
-    """What joins to a value the element that comes at a turn of the order."""
-    axis = node.values["axis"]
-    last = src.shape[axis] - 1
+def _by_sharers(job: Job) -> Launch:
+    """Some work-items of a group have a vector of the result. Each goes over some of its elements,
+    and one puts together what they come to, in order.
+    """
+    code = job.code
+    (node,) = job.body.of_kind(Kind.SCATTER)
+    width, local, sharers = (job.entry(name) for name in ("width", "items", "sharers"))
+    vectors, own = node.count // width, local // sharers
+    groups = ceil_div(vectors, own)
+    group = code.counter(kernel.GroupIdOp, 0, groups)
+    item = code.counter(kernel.LocalIdOp, 0, local)
+    place, share = item % own, Share(item // own, sharers)
+    number = group * own + place
+    index = delinearised(code.bounded(number, vectors) * width + lanes(width), node.shape)
+    evaluator = job.evaluator(width)
+    start = nothing(code, evaluator, node)
+    if job.variant(ScatterVariant) is ScatterVariant.PART_TOTALS:
+        found = part_total(code, evaluator, node, index, share)
+    else:
+        found = run_combined(code, evaluator, node, index, share, start)
+    memory = code.local(memory_type(accumulator(node.element)), local * width)
+    code.store(found, memory, code.index(item * width), width)
+    code.barrier()
 
-    def step(turn: Index, held: list[SSAValue]) -> list[SSAValue]:
-        place = broadcast_index((*index[:axis], turn, *index[axis + 1 :]), order.shape)
-        number = clamped_id(evaluator, order, evaluator.at(order, place), last)
-        there = (*index[:axis], of(Counter(number, 0, last)), *index[axis + 1 :])
-        part = widened(code, evaluator.lanes_at(src, there), node.element)
-        return [join(code, node, held[0], part)]
+    def put() -> None:
+        total = found
+        for other in range(1, sharers):
+            cell = (place + other * own) * width
+            more = code.load(memory, code.index(cell), width, width)
+            total = join(code, node, total, more)
+        if job.variant(ScatterVariant) is ScatterVariant.RUNS:
+            before = widened(code, evaluator.lanes_at(node.operands[0], index), node.element)
+            total = join(code, node, before, total)
+        total = narrowed(code, total, node.element)
+        evaluator.given[node] = lambda _: total
+        job.write(evaluator, [(n, written, index) for n, written in enumerate(job.body.written)])
 
-    return step
+    def put_within() -> None:
+        code.when(code.is_below(number, vectors, 1), put)
+
+    code.when(code.is_below(item, own, 1), put_within)
+    return Launch((groups * local,), (local,))
 
 
 def _names(

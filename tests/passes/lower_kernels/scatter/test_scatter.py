@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.fusion import ScheduleAttr
+from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel import DEVICES, BarrierOp
 from mgn.dialects.mgn.operation import OPERATIONS, TensorOp
 from mgn.dialects.types import ELEMENT_TYPES, Family
@@ -79,6 +79,13 @@ def runs_of(
     return forms_of(kernel, arrays, f"{element} {ids} {where} {alone}")
 
 
+def every_way(kernel: FusedKernelOp, arrays: Sequence[np.ndarray], what: str) -> list[Run]:
+    """A run of the kernel in every form, and by several work-items of a GPU for each run of ids."""
+    sharers = (1, 2, 8, 32)[len(what) % 4]
+    shared = Run(kernel, arrays, GPU_ON_CPU, {"sharers": sharers}, f"{what}, {sharers} share a run")
+    return [*forms_of(kernel, arrays, what), shared]
+
+
 def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
     element = run.what.split()[0]
     terms = run.arrays[2].size + 3
@@ -133,7 +140,7 @@ def test_ids_in_order_say_what_is_scattered_where(cl_queue: Any) -> None:  # noq
             kernel = fused_kernel(
                 "scatter", types, lambda b, *x, a=axis: b.add(b.scatter_runs(*x, axis=a), 1)
             )
-            runs += forms_of(kernel, arrays, f"{element} {where}")
+            runs += every_way(kernel, arrays, f"{element} {where}")
     check_all(cl_queue, runs, check)
 
 
@@ -161,7 +168,7 @@ def test_long_runs_are_put_together_of_parts(
         sums = fused_kernel(
             "scatter", types, lambda b, i, o, s, how=how: b.part_totals(i, o, s, **how)
         )
-        runs += forms_of(sums, [numbers, order, src], f"{element} totals {shape} {count}")
+        runs += every_way(sums, [numbers, order, src], f"{element} totals {shape} {count}")
         (totals,) = expected(sums, [numbers, order, src])
         kept = accumulator(ELEMENT_TYPES[element])
         arrays = [x, bounds, order, src, totals.astype(kept.dtype)]
@@ -172,7 +179,7 @@ def test_long_runs_are_put_together_of_parts(
             types,
             lambda b, *x, how=how: b.add(b.scatter_runs_in_parts(*x, **how), x[0]),
         )
-        runs += forms_of(kernel, arrays, f"{element} {shape} {count}")
+        runs += every_way(kernel, arrays, f"{element} {shape} {count}")
     check_all(cl_queue, runs, check)
 
 
@@ -338,7 +345,7 @@ def test_a_gpu_puts_many_ids_in_order() -> None:
 
 def test_no_work_item_of_a_gpu_goes_over_a_long_run() -> None:
     """A run of 262,144 ids takes 56 ms by one work-item after the other."""
-    for count in (2048, 16_384, 1 << 18, 1 << 22):
+    for count in (16_384, 1 << 18, 1 << 22):
         types = [("f32", (1000, 64)), ("i32", (count, 1)), ("f32", (count, 64))]
         kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_along(*x, axis=0))
         *_, totals, whole = pieces(kernel)
@@ -347,6 +354,18 @@ def test_no_work_item_of_a_gpu_goes_over_a_long_run() -> None:
         assert longest <= 3 * count**0.5, count
         names = [op.name for op in whole.block.ops]
         assert "mgn.scatter_runs_in_parts" in names
+
+
+def test_work_items_share_runs_where_they_would_wait_and_there_are_others_to_spare() -> None:
+    def sharers(places: int, count: int, size: int) -> Any:
+        shapes = (("f32", (places, size)), ("i32", (places + 1, 1)), ("i32", (count, 1)))
+        types = [*shapes, ("f32", (count, size))]
+        kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_runs(*x, axis=0))
+        return schedule_for(kernel, DEVICES["nvidia-h200"]).values["sharers"]
+
+    assert sharers(1000, 1 << 18, 64) >= 8
+    assert sharers(1 << 18, 1 << 18, 64) == 1
+    assert sharers(1, 4000, 64) == 32
 
 
 def test_a_gpu_looks_at_few_ids_as_they_are() -> None:
