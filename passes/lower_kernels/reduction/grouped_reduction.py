@@ -10,6 +10,8 @@ again.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
@@ -21,15 +23,16 @@ from mgn.passes.kernels.rows import (
     row_space,
     stages_of,
 )
+from mgn.passes.kernels.sought import noted_extremes, sought_by
 from mgn.passes.lower_kernels.core.long_sums import long_loop
+from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.reduction.row_groups import reduce_across_items
-from mgn.passes.lower_kernels.reduction.sought import sought_by
 from mgn.passes.lower_kernels.reduction.stage import Stage
 from mgn.passes.lower_kernels.staging.row_stash import RowStash
 from mgn.passes.schedules.reduction.row_groups import Grouping, stashable
 
-UNROLL = 4
+UNROLL = 8
 """How many steps of a loop over a row the device's compiler is asked to do at a time."""
 
 
@@ -48,6 +51,7 @@ class _Grouped:
         self.kept_trips = self.sizes.kept
         self.stash = self._stash() if self.sizes.stashed else None
         self.held_trips = self.kept_trips + self.sizes.stashed
+        self.noted = dict[Node, tuple[SSAValue, SSAValue]]()
 
     def _stash(self) -> RowStash:
         """The place in local memory for the trips of a row that registers do not keep."""
@@ -72,7 +76,9 @@ class _Grouped:
                 self.stash.start(trip, self.place, self._indices(trip))
             code.effect(kernel.CommitCopiesOp, [])
         met = dict[Node, tuple[SSAValue, SSAValue]]()
-        for number, reductions in enumerate(stages_of(self.job.body, space).reductions):
+        stages = stages_of(self.job.body, space).reductions
+        self.noting = noted_extremes(stages, space) if sizes.by_row else ()
+        for number, reductions in enumerate(stages):
             self.waits = self.stash is not None and number == 0
             stage = Stage(code, reductions)
             parts = self._look(stage, met)
@@ -102,10 +108,13 @@ class _Grouped:
 
     def _look(self, stage: Stage, met: Mapping[Node, tuple[SSAValue, SSAValue]]) -> list[SSAValue]:
         """A work-item's part of each reduction. One that seeks an extreme walks the row again only
-        where its part before came to that; `met` holds parts and totals of stages before.
+        where its part before came to that, and not where its first place was noted; `met` holds
+        parts and totals of stages before.
         """
         code, (node, *others) = self.code, stage.nodes
         extreme = sought_by(node)
+        if extreme in self.noted:
+            return self._place(stage, extreme, met[extreme][1])
         if others or extreme is None or extreme not in met or not self.sizes.by_row:
             return self._walk(stage)
         part, total = met[extreme]
@@ -115,14 +124,39 @@ class _Grouped:
             has_met = code.compare_integers("eq", part, total)
         return code.branch(has_met, lambda: self._walk(stage), lambda: stage.start(1))
 
+    def _place(self, stage: Stage, extreme: Node, total: SSAValue) -> list[SSAValue]:
+        """The first place of a work-item's elements that are the row's extreme."""
+        code, sizes, (node,) = self.code, self.sizes, stage.nodes
+        part, trip = self.noted[extreme]
+        if extreme.element.is_float:
+            is_nan = code.compare_floats("uno", part, part)
+            same = code.binary(arith.OrIOp, code.compare_floats("oeq", part, total), is_nan)
+        else:
+            same = code.compare_integers("eq", part, total)
+        type, step = memory_type(node.element), sizes.shares * sizes.width
+        first = self.share * sizes.width + lanes(sizes.width)
+        trip = trip if type == i32 else code.convert("extsi", trip, type)
+        place = code.binary(arith.MuliOp, trip, code.constant(step, type, sizes.width))
+        place = code.binary(arith.AddiOp, place, code.lanes_index(first, sizes.width, type))
+        (start,) = stage.start(sizes.width)
+        return stage.across_lanes([code.select(same, place, start)])
+
     def _walk(self, stage: Stage) -> list[SSAValue]:
-        """A work-item's part of each reduction, all lanes combined."""
+        """A work-item's part of each reduction, all lanes combined. Of an extreme whose place is
+        sought it notes the trip in which it came first, for each lane.
+        """
         code, sizes = self.code, self.sizes
         held = stage.start(sizes.width)
+        notes, count = stage.nodes[0] in self.noting, len(held)
+        if notes:
+            held.append(code.constant(0, i32, sizes.width))
 
         def trip(number: Index | int, held: Sequence[SSAValue]) -> list[SSAValue]:
             element, inside = self._elements(number)
-            return stage.add(held, self.evaluator, self._at(element), inside)
+            found = stage.add(held[:count], self.evaluator, self._at(element), inside)
+            if notes:
+                found.append(self._later(stage.nodes[0], held, found[0], number))
+            return found
 
         for number in range(self.kept_trips):
             held = trip(number, held)
@@ -132,8 +166,24 @@ class _Grouped:
             with self._from_stash(number):
                 held = trip(number, held)
         trips = (self.held_trips, self.trips)
-        held = long_loop(code, *trips, trip, held, stage.sums, UNROLL)
+        sums = stage.sums + [False] * notes
+        held = long_loop(code, *trips, trip, held, sums, UNROLL)
+        if notes:
+            self.noted[stage.nodes[0]] = (held[0], held.pop())
         return stage.across_lanes(held) if sizes.by_row else held
+
+    def _later(
+        self, node: Node, held: Sequence[SSAValue], found: SSAValue, trip: Index | int
+    ) -> SSAValue:
+        """The trip in which an extreme came first, after one more; the first NaN is the last."""
+        code, (before, noted) = self.code, held
+        if node.element.is_float:
+            changed = code.compare_floats("une", before, found)
+            known = code.compare_floats("ord", before, before)
+            changed = code.binary(arith.AndIOp, changed, known)
+        else:
+            changed = code.compare_integers("ne", before, found)
+        return code.select(changed, code.convert("index_cast", code.index(trip), i32), noted)
 
     def _at(self, element: Index) -> Callable[[Node], Indices]:
         """The index of a node's value for an element of the row."""

@@ -21,7 +21,7 @@ from tests.support.lower_fixture import (
 )
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
-SHAPES = ((3, 1), (5, 37), (2, 9000))
+SHAPES = ((3, 1), (5, 37), (2, 9000), (3, 9001))
 
 
 def seeking(b: Any, x: Any, extreme: str = "max_reduce", tells_nan: bool = True) -> Any:
@@ -60,17 +60,32 @@ def test_the_place_of_an_extreme_is_found_among_ties_and_special_values(
     check_all(cl_queue, runs, same_values)
 
 
-def test_only_who_has_met_the_extreme_looks_again() -> None:
-    branches = {}
+def turned(b: Any, x: Any) -> Any:
+    """The largest of the negatives of the elements that are the row's largest one."""
+    largest = b.max_reduce(x, axis=[1], keepdims=True)
+    return b.max_reduce(b.where(b.eq(x, largest), b.neg(x), b.full([], -np.inf)), axis=[1])
+
+
+def below(b: Any, x: Any) -> Any:
+    """The least element of those below the largest."""
+    largest = b.max_reduce(x, axis=[1], keepdims=True)
+    return b.min_reduce(b.where(b.lt(x, largest), x, b.full([], np.inf)), axis=[1])
+
+
+def test_only_who_has_met_the_extreme_looks_again_and_nobody_for_its_first_place() -> None:
+    looks_again, walks = {}, {}
     for name, build in (
-        ("sought", seeking),
-        ("other", lambda b, x: seeking(b, b.add(x, b.max_reduce(x, axis=[1], keepdims=True)))),
-        ("below", lambda b, x: b.min_reduce(
-            b.where(b.lt(x, b.max_reduce(x, axis=[1], keepdims=True)), x, b.full([], np.inf)),
-            axis=[1],
-        )),
-    ):  # fmt: skip
+        ("place", seeking),
+        (
+            "place of another",
+            lambda b, x: seeking(b, b.add(x, b.max_reduce(x, axis=[1], keepdims=True))),
+        ),
+        ("value", turned),
+        ("below", below),
+    ):
         function = lowered(kernel_of("f32", (700, 9001), build), GPU_ON_CPU)
         loops = [op for op in function.walk() if op.name == "scf.for"]
-        branches[name] = any(isinstance(op.parent_op(), scf.IfOp) for op in loops)
-    assert branches == {"sought": True, "other": True, "below": False}
+        looks_again[name] = any(isinstance(op.parent_op(), scf.IfOp) for op in loops)
+        walks[name] = len(loops)
+    assert looks_again == {"place": False, "place of another": False, "value": True, "below": False}
+    assert walks == {"place": 1, "place of another": 2, "value": 2, "below": 2}
