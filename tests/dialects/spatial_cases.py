@@ -6,6 +6,7 @@ may be 1, batches and channels 0.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -191,7 +192,8 @@ SPATIAL: dict[str, tuple[Callable[[Random], Drawn], Callable[..., Array]]] = {
         _global,
         lambda x: x.max(tuple(range(2, x.ndim)), keepdims=True),
     ),
-    "adaptive_avg_pool2d": (_adaptive, references.adaptive_average),
+    "adaptive_avg_pool2d": (_adaptive, references.adaptive),
+    "adaptive_max_pool2d": (_adaptive, partial(references.adaptive, of_window=np.max)),
     "upsample": (_upsample, references.resized),
     "pixel_shuffle": (_pixels(False), references.shuffled_pixels),
     "pixel_unshuffle": (_pixels(True), references.unshuffled_pixels),

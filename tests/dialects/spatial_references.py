@@ -126,7 +126,7 @@ def pool(largest: bool) -> Callable[..., Array]:
     return pooled
 
 
-def adaptive_average(x: Array, size: Any) -> Array:
+def adaptive(x: Array, size: Any, of_window: Callable[..., Array] = np.mean) -> Array:
     size = each_axis(size, 2)
     result = np.zeros((*x.shape[:2], *size), x.dtype)
     for place in product(*map(range, size)):
@@ -134,7 +134,8 @@ def adaptive_average(x: Array, size: Any) -> Array:
             slice(i * n // m, -(-(i + 1) * n // m))
             for i, n, m in zip(place, x.shape[2:], size, strict=True)
         ]
-        result[(slice(None), slice(None), *place)] = x[:, :, rows[0], rows[1]].mean((2, 3))
+        window = x[:, :, rows[0], rows[1]]
+        result[(slice(None), slice(None), *place)] = of_window(window, (2, 3))
     return result
 
 

@@ -41,8 +41,8 @@ OTHERS: dict[str, dict[str, str]] = {
     **{
         name: {"x": "f32[2, 8, 4, 6]"}
         for name in (
-            *("global_avg_pool", "global_max_pool", "adaptive_avg_pool2d", "upsample"),
-            *("pixel_shuffle", "pixel_unshuffle"),
+            *("global_avg_pool", "global_max_pool", "adaptive_avg_pool2d", "adaptive_max_pool2d"),
+            *("upsample", "pixel_shuffle", "pixel_unshuffle"),
         )
     },
     "attention": {"q": "f32[5, 36]", "k": "f32[6, 12]", "v": "f32[6, 12]"},

@@ -82,6 +82,7 @@ EXAMPLES: dict[str, str] = {
     "global_avg_pool": "global_avg_pool(image)",
     "global_max_pool": "global_max_pool(volume)",
     "adaptive_avg_pool2d": "adaptive_avg_pool2d(image, [3, 2])",
+    "adaptive_max_pool2d": "adaptive_max_pool2d(image, [3, 2])",
     "upsample": 'upsample(image, 2, mode = "bilinear")',
     "pixel_shuffle": "pixel_shuffle(image, 2)",
     "pixel_unshuffle": "pixel_unshuffle(image, 2)",

@@ -28,6 +28,7 @@ TAKEN: list[tuple[str, list[int]]] = [
     ("max_pool1d(line, 2)", [1, 4, 3]),
     ("global_avg_pool(x)", [1, 4, 1, 1]),
     ("adaptive_avg_pool2d(x, [4, 3])", [1, 4, 4, 3]),
+    ("adaptive_max_pool2d(x, 5)", [1, 4, 5, 5]),
     ("upsample(x, 2)", [1, 4, 12, 16]),
     ('upsample(x, size = [7, 5], mode = "bilinear", align_corners = true)', [1, 4, 7, 5]),
     ("pixel_shuffle(x, 2)", [1, 1, 12, 16]),

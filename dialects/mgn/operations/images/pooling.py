@@ -219,6 +219,12 @@ class _Bins:
     ids: np.ndarray
     inside: np.ndarray
 
+    @property
+    def own(self) -> np.ndarray:
+        """The elements of each window; the last again where others have more."""
+        last = np.where(self.inside, self.ids, 0).max(1, keepdims=True)
+        return np.minimum(self.ids, last).astype(np.int32)
+
 
 def _bins(size: int, count: int) -> _Bins:
     starts = [i * size // count for i in range(count)]
@@ -237,7 +243,7 @@ def _infer_adaptive(x: TensorType, size: Ints) -> TensorType:
     if len(shape) != 4:
         raise ShapeError(f"x must be {AXIS_NAMES[2]}, not {list(shape)}")
     if 0 in shape[2:]:
-        raise ShapeError("the mean of an empty axis")
+        raise ShapeError("a window of an empty axis")
     return tensor(element_of(x), [*shape[:2], *size])
 
 
@@ -268,3 +274,24 @@ def adaptive_avg_pool2d(b: Emitter, x: SSAValue, size: Ints) -> SSAValue:
     dtype = element_type_of(x).dtype
     number = np.multiply.outer(rows.inside.sum(1), columns.inside.sum(1)).astype(dtype)
     return b.div(b.sum(b.where(inside, found, 0.0), axis=(3, 5)), b.constant_array(number))
+
+
+@composite(
+    "adaptive_max_pool2d",
+    (OperandSpec("x", NUMERIC), AttributeSpec("size", SHAPE)),
+    _infer_adaptive,
+    canonical=_canonical_adaptive,
+)
+def adaptive_max_pool2d(b: Emitter, x: SSAValue, size: Ints) -> SSAValue:
+    """`y = adaptive_max_pool2d(x, [2, 2])`: x cut into so many windows, and the largest element of
+    each; nan passes on.
+
+    Shape: `[N, C, *size]`. The windows are those of `adaptive_avg_pool2d`.
+    """
+    shape = shape_of(x)
+    if all(n % m == 0 for n, m in zip(shape[2:], size, strict=True)):
+        kernel = tuple(n // m for n, m in zip(shape[2:], size, strict=True))
+        return b.max_reduce(elements_first(b, b.windows(x, kernel, kernel), 2), axis=(2, 3))
+    rows, columns = (_bins(n, m) for n, m in zip(shape[2:], size, strict=True))
+    found = b.gather(x, b.constant_array(rows.own), axis=2)
+    return b.max_reduce(b.gather(found, b.constant_array(columns.own), axis=4), axis=(3, 5))
