@@ -32,7 +32,7 @@ os.environ["MGN_PROGRAM_CACHE"] = "off"  # what is tested is the compiler, not w
 
 os.environ.setdefault("MGN_GUARD", "on")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each processor has a process of tests already
-gc.set_threshold(50_000, 20, 20)  # IR is full of cycles, and most of it is in use
+gc.set_threshold(500_000, 4, 20)  # IR is full of cycles, and most of it is in use
 DEVICE_VARIABLE = "MGN_TEST_DEVICE"
 DEVICE_FIXTURES = frozenset({"cl_queue", "device_runner", "device_target"})
 """Fixtures of the device under test."""
