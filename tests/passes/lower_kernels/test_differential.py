@@ -20,7 +20,7 @@ from mgn.passes.kernels.rows import elements_in_line, row_space
 from mgn.passes.lower_kernels.core.movement import MOVEMENT_ROWS
 from mgn.passes.lower_kernels.core.scalar import REDUCTION_ROWS, SCALAR_ROWS
 from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel, same_values
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 ELEMENTS = [name for name, row in ELEMENT_TYPES.items() if row.dtype is not None]
 SHAPES: list[tuple[int, ...]] = [(0,), (), (16,), (3, 36), (3, 37), (2, 3, 1031)]
@@ -101,6 +101,7 @@ def test_every_core_reduction_and_scan_has_a_row() -> None:
     assert sorted(core - set(REDUCTION_ROWS)) == []
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize(("name", "elements"), elementwise_cases().items())
 def test_an_elementwise_operation_computes_what_the_interpreter_does(
     name: str,
@@ -152,6 +153,7 @@ def test_special_floats_pass_as_the_interpreter_says(name: str, cl_queue: Any) -
     check_all(cl_queue, runs, check)
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("source", ELEMENTS)
 def test_a_cast_truncates_saturates_or_wraps(source: str, cl_queue: Any) -> None:  # noqa: F811
     array = draw(source, (5, 37), 3)
@@ -283,6 +285,7 @@ REDUCED: list[tuple[tuple[int, ...], Sequence[int]]] = [
 REDUCTIONS = ["sum", "prod", "max_reduce", "min_reduce"]
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("element", [name for name in ELEMENTS if name != "bool"])
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_a_reduction_computes_what_the_interpreter_does(

@@ -11,7 +11,7 @@ import pytest
 
 from mgn.dialects.types import ELEMENT_TYPES
 from tests.support.lower_fixture import FORMS, GPU_ON_CPU, expected, fused_kernel, run
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 GPU_FORMS = [form for form in FORMS if form != "cpu"]
 SIZES = [(191, 223), (65, 33), (129, 17), (63, 64), (64, 63), (31, 301), (130, 131), (66, 134)]
@@ -42,6 +42,7 @@ def test_a_transpose_moves_every_element(
     same(cl_queue, "pointwise", [(element, size)], lambda b, x: b.transpose(x, [1, 0]))
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("operands", [1, 2])
 @pytest.mark.parametrize(
     "figures",

@@ -23,7 +23,7 @@ from tests.support.lower_fixture import (
     run,
     run_all,
 )
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 Array = np.ndarray
 INF, NAN = np.inf, np.nan
@@ -175,6 +175,7 @@ MASKS = {
 }
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("rules", ["default", "exact"])
 def test_a_hidden_score_does_not_leak_however_it_is_hidden(name: str, rules: str) -> None:
@@ -213,6 +214,7 @@ LARGE: dict[str, tuple[float, float, float, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
 def test_a_mean_of_finite_values_is_finite(name: str, biased: bool, cl_queue: Any) -> None:  # noqa: F811

@@ -8,7 +8,7 @@ from xdsl.dialects import memref, scf, vector
 
 from tests.passes.lower_kernels.attention.test_attention_hidden import attended, kernel_for, same
 from tests.support.lower_fixture import FORMS, Run, lowered, run_all
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 INF, NAN = np.inf, np.nan
 SMALL = {"tile_rows": 2, "block_rows": 4, "block_keys": 16, "tile_vectors": 1}
@@ -31,6 +31,7 @@ def cached(rows: int, keys: int, heads: int) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("rows", [1, 11])
 @pytest.mark.parametrize("name", cached(1, 100, 2))
 def test_what_is_hidden_in_blocks_counts_for_nothing(name: str, rows: int, cl_queue: Any) -> None:  # noqa: F811

@@ -35,7 +35,7 @@ from tests.support.lower_fixture import (
     run_all,
     scheduled,
 )
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 Shape = tuple[int, ...]
 
@@ -196,6 +196,7 @@ BLOCKINGS = [
 ]
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("blocking", BLOCKINGS, ids=str)
 def test_every_blocking_computes_the_same(
     blocking: dict[str, int],
@@ -209,6 +210,7 @@ def _name_of(shape: Any) -> str:
     return "x".join(map(str, shape.numbers.values()))
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("shape", SHAPES, ids=_name_of)
 def test_every_tiling_computes_the_same(shape: Any, cl_queue: Any) -> None:  # noqa: F811
     numbers = shape.numbers
@@ -279,6 +281,7 @@ def test_nan_and_infinity_pass_as_in_the_interpreter(
     wanted.check(found)
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("keys", [1, 5, 40, 80])
 @pytest.mark.parametrize("how", [{}, {"window": 40}, {"softcap": 2.0}], ids=str)

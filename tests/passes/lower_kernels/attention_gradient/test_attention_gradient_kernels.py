@@ -10,7 +10,7 @@ import pytest
 import mgn
 from mgn.dialects.fusion.forms import ATTENTION_GRADIENT
 from tests.support.lower_fixture import GPU_ON_CPU, Run, check_all, forms_of, fused_kernel
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 EPSILON = {"f32": 2.0**-23, "f64": 2.0**-44, "f16": 2.0**-11}
 """Of f64, what a power of two is computed to."""
@@ -65,6 +65,7 @@ def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
     np.testing.assert_allclose(got[0], want[0], rtol=0, atol=bound, err_msg=run.what)
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("name", ATTENTION_GRADIENT)
 def test_a_kernel_walks_what_its_rows_see(name: str, cl_queue: Any) -> None:  # noqa: F811
     runs: list[Run] = []

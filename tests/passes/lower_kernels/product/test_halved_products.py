@@ -16,7 +16,7 @@ from mgn.passes.schedules.product.product import ProductVariant
 from tests.passes.lower_kernels.test_differential import draw
 from tests.passes.saturate.saturate_programs import body_names, kernels_of
 from tests.support.lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, lowered, run
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 H200 = DEVICES["nvidia-h200"]
 
@@ -74,6 +74,7 @@ def test_halves_meet_in_tiles(
     check_gated(cl_queue, kernel, CPU)
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("leading", [(), (3,)], ids=["one product", "three products"])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4])
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from tests.support.lower_fixture import (
     run,
     scheduled,
 )
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 H200 = DEVICES["nvidia-h200"]
 
@@ -106,6 +106,7 @@ def test_rows_are_reduced_in_the_kernel_of_their_product(
     assert np.abs(got - want).max() <= 2e-5 * np.abs(want).max()
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("turned", [False, True], ids=["rows of weights", "columns of weights"])
 @pytest.mark.parametrize("form", OF_FEW_ROWS)
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from mgn.dialects.kernel.device import DEVICES
 from mgn.driver.compilation import compile_graph
 from tests.passes.lower_kernels.test_differential import EPSILON, assert_near, draw, ulps
 from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 PRODUCTS: list[tuple[tuple[int, ...], tuple[int, ...], bool, bool]] = [
     ((64, 57), (57, 70), False, False),
@@ -73,6 +73,7 @@ def test_a_matmul_of_any_shape_is_right(part: int, cl_queue: Any) -> None:  # no
     check_products(cl_queue, "f32", PRODUCTS[part::3])
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("element", ["f64", "f16", "bf16", "i64", "i32", "i8", "u8"])
 def test_a_matmul_of_any_element_type_is_right(element: str, cl_queue: Any) -> None:  # noqa: F811
     """In small register tiles, which a driver compiles in half the time."""

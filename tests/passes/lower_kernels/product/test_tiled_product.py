@@ -25,7 +25,7 @@ from tests.support.lower_fixture import (
     same_rounded,
     same_values,
 )
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 TILINGS = [
     {"tile_down": 16, "tile_across": 16, "item_rows": 8, "item_columns": 8, "block_depth": 8},
@@ -61,6 +61,7 @@ def product_of(
     return kernel, [integers(a, element, 1), integers(b, element, 2)]
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("slices", SLICES)
 @pytest.mark.parametrize("tiling", TILINGS, ids=lambda t: "x".join(map(str, t.values())))
 def test_every_tiling_computes_the_same(
@@ -82,6 +83,7 @@ def test_every_tiling_computes_the_same(
     check_all(cl_queue, runs, same_values)
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("ahead", AHEAD)
 @pytest.mark.parametrize("depth", [1, 8, 15, 16, 17, 31, 33, 49, 65])
 def test_any_number_of_blocks_is_read_ahead(
@@ -94,6 +96,7 @@ def test_any_number_of_blocks_is_read_ahead(
     check_all(cl_queue, runs, same_values)
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("ahead", AHEAD)
 def test_operands_of_every_kind_are_read_ahead(ahead: int, cl_queue: Any) -> None:  # noqa: F811
     """Of one input or of several, with scales beside them, moved, padded, or one input twice."""

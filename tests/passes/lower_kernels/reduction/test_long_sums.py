@@ -22,7 +22,7 @@ from mgn.passes.lower_kernels.core import long_totals
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import DeviceError
 from tests.support.lower_fixture import Run, expected, forms_of, fused_kernel, run_all
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 RANDOM_BOUND, CONSTANT_BOUND = 1e-6, 1e-5
 CHAIN_BOUND = 2e-5
@@ -158,6 +158,7 @@ def test_integers_are_added_up_to_the_bit(cl_queue: Any) -> None:  # noqa: F811
         np.testing.assert_array_equal(got[0], x.sum(1, dtype=np.int32))
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("sizes", [(1, 1), (1, 5), (3, 5), (9, 8), (40, 33)])
 def test_products_over_a_long_axis_are_right(
     cl_queue: Any,  # noqa: F811

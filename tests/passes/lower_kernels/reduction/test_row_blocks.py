@@ -26,7 +26,7 @@ from tests.support.lower_fixture import (
     lowered,
     run,
 )
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 from tests.support.spirv_fixture import need_spirv, spirv_signature
 
 Build = Callable[..., Sequence[SSAValue]]
@@ -105,6 +105,7 @@ def near(item: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
         assert error <= TOLERANCES[name] * max(np.max(np.abs(other), initial=0.0), 1.0), item.what
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("element", ["f32", "f64", "f16", "bf16"])
 @pytest.mark.parametrize("name", MADE)
 def test_rows_and_sums_of_their_blocks_agree_with_the_interpreter(

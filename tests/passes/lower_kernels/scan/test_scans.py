@@ -19,7 +19,7 @@ from tests.support.lower_fixture import (
     fused_kernel,
     pieces,
 )
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 SHAPES = [
     ((1,), 0), ((5,), 0), ((37,), 0), ((1000,), 0), ((5000,), 0), ((3, 64), 1), ((7, 129), 1),
@@ -63,6 +63,7 @@ def test_scans_of_any_shape_are_right(name: str, cl_queue: Any) -> None:  # noqa
     check_all(cl_queue, runs, check)
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("element", ["f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "u32"])
 def test_scans_of_any_element_type_are_right(
     element: str,

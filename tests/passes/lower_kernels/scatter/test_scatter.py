@@ -33,7 +33,7 @@ from tests.support.lower_fixture import (
     same_values,
     scheduled,
 )
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 NUMBERS = [name for name in ELEMENTS if ELEMENT_TYPES[name].family is not Family.BOOL]
 
@@ -97,6 +97,7 @@ def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
         assert_near(one, other, bound, run.what)
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("element", NUMBERS)
 def test_numbers_of_any_element_type_are_added(
     element: str,
