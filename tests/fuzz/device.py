@@ -82,6 +82,8 @@ class Runner:
         self._queue = cl.CommandQueue(self._context)
         self.spirv_options: list[str] = []
         """What the driver is told of all that it builds from SPIR-V."""
+        self.opencl_options: list[str] = []
+        """What it is told besides of all that it builds from OpenCL C."""
 
     @property
     def takes_spirv(self) -> bool:
@@ -146,7 +148,8 @@ class Runner:
             job.programs = dict.fromkeys(job.kernels, program)
 
     def _source(self, source: str, options: tuple[str, ...]) -> Any:
-        return build_source(self._context, self.device.handle, source, options)[0]
+        told = [*options, *self.opencl_options]
+        return build_source(self._context, self.device.handle, source, told)[0]
 
     def run(
         self, job: Job, inputs: Mapping[str, Array], parameters: Mapping[str, Array]

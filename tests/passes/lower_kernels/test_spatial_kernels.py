@@ -5,6 +5,7 @@ Many calls of an operation are one graph, so that kernels are chosen for it as a
 built of SPIR-V is not optimised by the driver, which optimises the same kernels in OpenCL C.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from tests.support.opencl_fixture import UNOPTIMISED
 from tests.support.programs import evaluate
 
 CASES = 20
+Arrays = list[list[np.ndarray]]
 
 
 @pytest.fixture(autouse=True)
@@ -75,35 +77,50 @@ def check(
     """All calls on the device; each has the interpreter's value, but for what sums of so many terms
     may lose.
     """
-    dtype = arrays[0][0].dtype
-    element = next(item.name for item in ELEMENT_TYPES.values() if item.dtype == dtype)
-    inputs = {
-        f"x{number}_{place}": array
-        for number, given in enumerate(arrays)
-        for place, array in enumerate(given)
-    }
+    check_all(runner, name, [(calls, arrays, forms)])
+
+
+def check_all(
+    runner: Runner, name: str, cases: Sequence[tuple[list[Drawn], Arrays, Sequence[str]]]
+) -> None:
+    """The same of calls of several element types, whose kernels are built together."""
     jobs: list[Job] = []
-    ways: dict[tuple[Any, ...], tuple[Compiled, ModuleOp]] = {}
-    taken = [form for form in forms if FORMS[form].target != "spirv" or runner.takes_spirv]
-    for form in taken:
-        variant = FORMS[form]
-        described = variant.described(runner.description)
-        if variant.figures not in ways:
-            module = graph_of(name, calls, element)
-            ways[variant.figures] = variant.compile(module, runner.description), module
-        compiled, module = ways[variant.figures]
-        jobs.append(runner.job(compiled, module, described, variant.target, False))
+    judged: list[tuple[str, list[Drawn], Arrays]] = []
+    for calls, arrays, forms in cases:
+        element = element_name(arrays)
+        ways: dict[tuple[Any, ...], tuple[Compiled, ModuleOp]] = {}
+        for form in forms:
+            variant = FORMS[form]
+            if variant.target == "spirv" and not runner.takes_spirv:
+                continue
+            described = variant.described(runner.description)
+            if variant.figures not in ways:
+                module = graph_of(name, calls, element)
+                ways[variant.figures] = variant.compile(module, runner.description), module
+            compiled, module = ways[variant.figures]
+            jobs.append(runner.job(compiled, module, described, variant.target, False))
+            judged.append((f"{name} of {element}, {form}", calls, arrays))
     runner.build(jobs)
-    for form, job in zip(taken, jobs, strict=True):
+    for (what, calls, arrays), job in zip(judged, jobs, strict=True):
         assert job.error is None, job.error
-        judge(f"{name} of {element}, {form}", calls, arrays, runner.run(job, inputs, {}))
+        inputs = {
+            f"x{number}_{place}": array
+            for number, given in enumerate(arrays)
+            for place, array in enumerate(given)
+        }
+        judge(what, calls, arrays, runner.run(job, inputs, {}))
+
+
+def element_name(arrays: Arrays) -> str:
+    """The element type of all arrays."""
+    dtype = arrays[0][0].dtype
+    return next(item.name for item in ELEMENT_TYPES.values() if item.dtype == dtype)
 
 
 def judge(
     what: str, calls: list[Drawn], arrays: list[list[np.ndarray]], found: dict[str, np.ndarray]
 ) -> None:
-    name, dtype = what.split()[0], arrays[0][0].dtype
-    element = next(item.name for item in ELEMENT_TYPES.values() if item.dtype == dtype)
+    name, element = what.split()[0], element_name(arrays)
     for number, (call, given) in enumerate(zip(calls, arrays, strict=True)):
         with np.errstate(all="ignore"):
             (want,) = evaluate(name, *given, wide=True, **call.attributes)
@@ -135,8 +152,13 @@ ELEMENTS = [name for name, row in ELEMENT_TYPES.items() if row.dtype is not None
 
 
 @pytest.mark.parametrize("name", SPATIAL)
-def test_all_element_types_that_it_takes(name: str, device_runner: Runner) -> None:
+def test_all_element_types_that_it_takes(
+    name: str, device_runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an optimiser, which sees the kernels of random calls."""
+    monkeypatch.setattr(device_runner, "opencl_options", [UNOPTIMISED])
     accepted = OPERATIONS[name].operands[0].accepts
+    cases: list[tuple[list[Drawn], Arrays, Sequence[str]]] = []
     for place, element in enumerate(ELEMENTS):
         row = ELEMENT_TYPES[element]
         if row.family not in accepted:
@@ -146,7 +168,8 @@ def test_all_element_types_that_it_takes(name: str, device_runner: Runner) -> No
             calls = [call for call in calls if call.attributes["mode"] == "nearest"]
         if calls:
             form = list(FORMS)[place % len(FORMS)]
-            check(device_runner, name, calls, arrays_of(calls, element), form)
+            cases.append((calls, arrays_of(calls, element), [form]))
+    check_all(device_runner, name, cases)
 
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0]
