@@ -2,14 +2,17 @@
 
 The interpreter and the device, on both targets, give what `tests.fuzz.bounds` allows: what comes of
 the arithmetic in f64 and of its roundings. All cases of an operation are one program. What is built
-of SPIR-V is not optimised by the driver, which optimises the same kernels in OpenCL C. Operations
-whose own tests draw as many are not here.
+of SPIR-V is not optimised by the driver, which optimises the same kernels in OpenCL C, but for
+those of elementwise operations: it optimises each row of them in `tests/codegen`. Operations whose
+own tests draw as many are not here.
 """
 
 import random
 
 import pytest
 
+from mgn.dialects.mgn.operation import OPERATIONS as REGISTERED
+from mgn.dialects.mgn.operation import Kind
 from tests.conftest import targets_of_the_device
 from tests.dialects.spatial_cases import SPATIAL
 from tests.fuzz import trial
@@ -53,6 +56,8 @@ def test_an_operation_of_any_shape_gives_what_its_arithmetic_allows(
     monkeypatch.setattr(trial, "ALONE", 0.0)
     monkeypatch.setattr(trial, "TEXTS", 0.0)
     monkeypatch.setattr(device_runner, "spirv_options", [UNOPTIMISED])
+    if REGISTERED[name].kind is Kind.ELEMENTWISE:
+        monkeypatch.setattr(device_runner, "opencl_options", [UNOPTIMISED])
     programs = [(f"{name}:{number}", program) for number, program in enumerate(drawn(name))]
     variants = [Variant(target=target) for target in targets_of_the_device()]
     trials = Trials(device_runner, modules=0)
