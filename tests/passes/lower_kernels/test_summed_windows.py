@@ -21,6 +21,7 @@ from tests.passes.lower_kernels.test_window_planes import (
     attributes,
     drawn,
     run,
+    unoptimised,  # noqa: F401
     windows_of,
 )
 
@@ -107,7 +108,7 @@ def test_gradients_of_weights_have_the_value_of_loops(
     inputs = inputs_of(CALLS)
     results = run(device_runner, given_back(CALLS), inputs)
     if device_runner.description.is_cpu:
-        assert len(written) == len(CALLS) * len(results)
+        assert len(written) == len(CALLS)
     for found in results:
         for n, (name, call) in enumerate(CALLS.items()):
             x, g = (inputs[f"{letter}{n}"].astype(np.float64) for letter in "xg")
