@@ -15,7 +15,7 @@ from mgn.dialects.fusion.attention_bodies import ATTENTION_GRADIENT
 from mgn.dialects.kernel import Device
 from tests.support.lower_fixture import Run, check_all, expected, forms_of, fused_kernel, scheduled
 from tests.support.matrix_unit_fixture import device  # noqa: F401
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 _, QUERIES, KEYS = ATTENTION_GRADIENT
 HIDING: list[dict[str, Any]] = [{"causal": True}, {"window": 40}, {"causal": True, "window": 30}]
@@ -86,6 +86,7 @@ def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
         )
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("name", [QUERIES, KEYS])
 def test_kernels_write_what_follows_and_hide_what_is_not_seen(
     name: str,

@@ -14,7 +14,7 @@ import pytest
 from mgn.dialects.kernel import DEVICES, BarrierOp, Device, GroupMmaOp, MmaOp
 from mgn.dialects.types import ELEMENT_TYPES
 from tests.support.lower_fixture import FORMS, Run, check_all, fused_kernel, lowered, same_values
-from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 
 def heads(b: Any, x: Any) -> Any:
@@ -102,6 +102,7 @@ def on_gpu(kernel: Any, arrays: list[np.ndarray], what: object = "") -> list[Run
     return [Run(kernel, arrays, FORMS[form], {}, f"{what} {form}") for form in forms]
 
 
+@pytest.mark.usefixtures("unoptimised")
 @pytest.mark.parametrize("element", ["bf16", "f16", "f32"])
 def test_every_layout_and_edge_computes_the_same(
     element: str,
