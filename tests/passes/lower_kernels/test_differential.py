@@ -117,9 +117,8 @@ def test_an_elementwise_operation_computes_what_the_interpreter_does(
             arrays = [draw(element, shape, number + 9 * i, name in POSITIVE) for i in range(count)]
             if name == "pow" and not ELEMENT_TYPES[element].is_float:
                 arrays[1] = (arrays[1] % 5).astype(arrays[1].dtype)
-            kernel = fused_kernel(
-                "pointwise", [(element, shape)] * count, lambda b, *x: b.call(name, *x)
-            )
+            types = [(element, shape)] * count
+            kernel = fused_kernel("pointwise", types, lambda b, *x: b.call(name, *x))
             everywhere = forms_of(kernel, arrays, f"{element} {shape}")
             runs += everywhere if shape in shapes else everywhere[:1]
 
