@@ -36,6 +36,9 @@ LONG = 16
 MOST = 200
 """Rows of each kind that are added at once: those that fractions violate most."""
 
+NONE = 1e-14
+"""What is nothing of a row, as HiGHS has it."""
+
 TRIED = 100
 """Rows of the basis that are rounded: those of the columns that are most nearly half."""
 
@@ -101,9 +104,9 @@ class _Rounding:
         places = np.flatnonzero((basic >= 0) & self.has_fraction[np.maximum(basic, 0)])
         halves = np.abs(self.values[basic[places]] - 0.5)
         for place in places[np.argsort(halves, kind="stable")[:TRIED]].tolist():
-            _, weights, count, numbers = solver.getBasisInverseRowSparse(place)
-            numbers = np.asarray(numbers[:count])
-            weights = np.asarray(weights)[numbers]
+            row = np.asarray(solver.getBasisInverseRow(place)[1])
+            numbers = np.flatnonzero(np.abs(row) > NONE)
+            weights = row[numbers]
             nth = _nth_of(weights)
             if nth is None:
                 continue
