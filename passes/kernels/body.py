@@ -17,7 +17,7 @@ from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
 from mgn.dialects.fusion.forms import NOT_EXPANDED
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.decompose import decomposition_of
-from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.operation import Kind, OperationSpec, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.dialects.stabilising_maximum import IDENTITIES
 from mgn.dialects.types import ElementType, element_of
@@ -69,6 +69,11 @@ class Body:
         return found
 
 
+def is_expanded(spec: OperationSpec) -> bool:
+    """Whether templates see what an operation is defined by in its place."""
+    return spec.evaluate is None and spec.name not in NOT_EXPANDED
+
+
 class _Builder:
     def __init__(self) -> None:
         self.known: dict[Any, Node] = {}
@@ -87,7 +92,7 @@ class _Builder:
             return
         assert isinstance(op, TensorOp)
         operands = tuple(environment[operand] for operand in op.operands)
-        if op.spec.evaluate is None and op.spec.name not in NOT_EXPANDED:
+        if is_expanded(op.spec):
             expansion = decomposition_of(op)
             inner: dict[SSAValue, Node] = dict(zip(expansion.block.args, operands, strict=True))
             for step in expansion.block.ops:

@@ -15,8 +15,9 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.stabilising_maximum import IDENTITIES
 from mgn.dialects.types import element_of
-from mgn.passes.kernels.body import INPUT, SPLAT, Body, Node, read_operation
+from mgn.passes.kernels.body import INPUT, SPLAT, Body, Node, is_expanded, read_operation
 from mgn.passes.kernels.guided_products import guided_products
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, classify
@@ -260,6 +261,11 @@ def _pattern(signature: Signature) -> tuple[list[tuple[Node, list[int]]], int]:
     """An operation as core operations: each with the places of what it takes among the operands
     and the results of those before, and the place of the result.
     """
+    count = len(signature.operand_types)
+    if not is_expanded(signature.spec) and signature.name not in IDENTITIES:
+        shape, element = signature.shape, element_of(signature.type)
+        whole = Node(signature.name, signature.kind, (), signature.values, shape, element)
+        return [(whole, [*range(count)])], count
     block = Block(arg_types=signature.operand_types)
     body = read_operation(
         signature.spec.op_class.create(
