@@ -51,6 +51,17 @@ class Template:
     price: float
     facts: Facts = ()
     arranged: Arranged | None = None
+    _mentioned: tuple[int, ...] = field(default=(), init=False, repr=False)
+
+    @property
+    def mentioned(self) -> tuple[int, ...]:
+        """The names in its body, in the order in which that mentions them; worked out when first
+        asked for.
+        """
+        if not self._mentioned:
+            names = [item for name, _, operands in self.body for item in (name, *operands)]
+            self._mentioned = tuple(dict.fromkeys(names))
+        return self._mentioned
 
     def shape(self, signatures: Sequence[Signature]) -> tuple[int, ...]:
         """The shape that it goes over: of a pointwise kernel that of its root."""

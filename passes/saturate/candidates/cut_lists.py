@@ -26,8 +26,12 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.candidates.broadcasts import costs_a_launch, repeats_of
 from mgn.passes.saturate.candidates.cuts import MANY, Cut, CutWay, Ranking, Traits
 from mgn.passes.saturate.candidates.limits import DEARER, TIME, CutLimits
-from mgn.passes.saturate.candidates.needless_reads import needless_reads, note_besides
-from mgn.passes.saturate.candidates.priced_bodies import Part, PricedBodies
+from mgn.passes.saturate.candidates.needless_reads import (
+    Places,
+    needless_reads,
+    note_besides,
+)
+from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.readers import readers_of
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
@@ -38,7 +42,6 @@ from mgn.passes.saturate.candidates.ways_tried import (
     through_views,
 )
 from mgn.passes.saturate.egraph.view import Signature, ValueClass, View
-from mgn.passes.saturate.prices.forms import BodyNode
 from mgn.passes.saturate.prices.matrix_price import lying_rounded, shows_rounding, unit_of
 from mgn.passes.saturate.prices.operation_figures import operation_weight, widens_half
 from mgn.passes.saturate.prices.prices import SCHEDULED, price_per_run
@@ -118,6 +121,7 @@ class CutBuilder:
         self.trait_numbers: dict[Traits, int] = {}
         self.known_traits: dict[tuple[object, ...], tuple[Traits, int]] = {}
         self.numbered: list[CutList] = []
+        self.chosen: dict[tuple[object, ...], Sequence[Cut | None]] = {}
         self.takers, self.around = takers, around or Surroundings.of(view, device)
         self.considered = 0
         self.left_out = Counter[str]()
@@ -232,28 +236,36 @@ class CutBuilder:
             choices[0] = through_views(choices[0], traits)
         merges = self.limits.attention if attends else self.limits.merges
         self.left_out[TIME] += max(0, math.prod(map(len, choices)) - merges)
-        merged: dict[tuple[int, ...], Cut | None] = {}
+        merged: dict[Places, Cut | None] = {}
         names = [mapped[0] for _, mapped in operands]
         order, apart = merges_tried(root.heavy is not None, names, choices, traits, merges)
-        for places in order:
-            combination = [choice[place] for choice, place in zip(choices, places, strict=True)]
-            cut = self._merge(signature, operands, combination, traits, priced=not plain)
-            if cut is not None:
-                cut.apart = places in apart
-            merged[places] = cut
-        found = {places: cut for places, cut in merged.items() if cut is not None}
+
+        def merge(places: Places) -> Cut | None:
+            if places not in merged:
+                chosen = [choice[place] for choice, place in zip(choices, places, strict=True)]
+                merged[places] = self._merge(signature, operands, chosen, traits, priced=not plain)
+            return merged[places]
+
+        tried = dict.fromkeys(order)
+        replaced = set[Places]()
+        if plain:
+            reduces = not self.device.is_cpu
+            replaced = needless_reads(tried, merge, names, choices, traits, reduces)
+        ways = [places for places in tried if places not in replaced]
+        found = {places: cut for places in ways if (cut := merge(places)) is not None}
+        self.considered += len(tried) - len(merged)
+        for places in apart.intersection(found):
+            found[places].apart = True
         legal = dict(sorted(found.items(), key=lambda item: bool(item[1].form.reduced)))
         if all(cut.form.reduced for cut in legal.values()):
             nothing = [None] * len(operands)
             cut = self._merge(signature, operands, nothing, traits, bounded=False)
             return [] if cut is None else [cut]
-        if not plain:
-            return list(legal.values())
-        replaced = set(needless_reads(merged, names, choices, traits))
-        self.left_out[DEARER] += len(replaced)
-        note_besides(legal, names, choices, traits)
-        kept = [cut for places, cut in legal.items() if places not in replaced]
-        return [self._priced(cut, traits) for cut in kept]
+        if plain:
+            self.left_out[DEARER] += len(replaced)
+            note_besides(legal, names, choices, traits)
+        kept = list(legal.values())
+        return [self._priced(cut, traits) for cut in kept] if plain else kept
 
     def _before(self, root: Signature, position: int) -> Collection[KernelKind]:
         """The kinds of kernel that may go on in one of an operation, for one of its operands: what
@@ -272,37 +284,49 @@ class CutBuilder:
         traits: Sequence[Traits],
         root: Signature,
         kinds: Collection[KernelKind],
-    ) -> list[Cut | None]:
+    ) -> Sequence[Cut | None]:
         """How an operand may come: None is from memory (or, for a constant, inside the body). What
         goes once over its operands reads a reshape where the value itself lies. Operands of
         attention's gradient, which are many, that are rounded for a matrix unit come so alone;
         those of a product come so first, through movement too.
         """
-        operand, heavy = traits[mapped[0]], root.heavy
+        operand = traits[mapped[0]]
         if operand.in_memory or operand.inline:
             return [None]
-        cuts = self.numbered[number].cuts
+        key = number, root.heavy, kinds, root.name in MOVED, traits[0].prepared
+        chosen = self.chosen.get(key)
+        if chosen is None:
+            apart = operand.prepared and not traits[0].prepared
+            chosen = self.chosen[key] = self._chosen(number, root, kinds, apart)
+        return [None if cut is None else cut.at(mapped) for cut in chosen]
+
+    def _chosen(
+        self, number: int, root: Signature, kinds: Collection[KernelKind], prepared: bool
+    ) -> Sequence[Cut | None]:
+        """The same, over the names of the operand's cut list: of an operand that is `prepared` for
+        an operation that is not.
+        """
+        heavy, cuts = root.heavy, self.numbered[number].cuts
         if heavy is not None:
             cuts = [cut for cut in cuts if cut.form.kind in kinds]
         if not cuts:
             return [None]
-        if operand.prepared and not traits[0].prepared:
+        if prepared:
             tiled = KernelKind.CONTRACTION not in kinds and heavy not in GOING_ONCE
-            chosen = self._prepared_choices(cuts, tiled)
-        else:
-            first = [cut for cut in cuts if not cut.besides]
-            if heavy is KernelKind.ATTENTION_GRADIENT:
-                first = [cut for cut in first if self._shows_rounding(cut)] or first
-            own = self.numbered[number].traits
-            chosen = [*best_of_each_kind(first, self.limits, own), None]
-            if heavy is KernelKind.CONTRACTION or root.name in MOVED:
-                rounding = next((cut for cut in first if self._shows_rounding(cut)), None)
-                if rounding is not None:
-                    chosen = [rounding, *(cut for cut in chosen if cut is not rounding)]
-            once = heavy in GOING_ONCE and any(map(self._reshapes, chosen))
-            if once or (heavy is None and self._slides(cuts)):
-                chosen.pop()
-        return [None if cut is None else cut.at(mapped) for cut in chosen]
+            return self._prepared_choices(cuts, tiled)
+        first = [cut for cut in cuts if not cut.besides]
+        if heavy is KernelKind.ATTENTION_GRADIENT:
+            first = [cut for cut in first if self._shows_rounding(cut)] or first
+        own = self.numbered[number].traits
+        chosen = [*best_of_each_kind(first, self.limits, own), None]
+        if heavy is KernelKind.CONTRACTION or root.name in MOVED:
+            rounding = next((cut for cut in first if self._shows_rounding(cut)), None)
+            if rounding is not None:
+                chosen = [rounding, *(cut for cut in chosen if cut is not rounding)]
+        once = heavy in GOING_ONCE and any(map(self._reshapes, chosen))
+        if once or (heavy is None and self._slides(cuts)):
+            chosen.pop()
+        return chosen
 
     def _prepared_choices(self, cuts: Sequence[Cut], heavy: bool) -> list[Cut | None]:
         """The ways in which a run's kernel may get a prepared value. A view of a parameter is read
@@ -366,7 +390,7 @@ class CutBuilder:
         cuts = [cut for cut in combination if cut is not None]
         read = [name for name, cut in zip(names, combination, strict=True) if cut is None]
         node, parts = (0, signature, names), [(cut.known, cut.names) for cut in cuts]
-        joined = self.priced.joined(node, parts, read) or self._in_order(node, cuts)
+        joined = self.priced.joined(node, parts, read)
         if joined is None:
             return None
         known, own = joined
@@ -387,20 +411,6 @@ class CutBuilder:
         if priced or form.kind in SCHEDULED:
             self._priced(cut, traits)
         return None if cut.price == math.inf else cut
-
-    def _in_order(self, node: BodyNode, cuts: Sequence[Cut]) -> Part | None:
-        """The body of an e-node and of cuts that compute its operands, where one of them reads what
-        another one computes; None where that depends on itself.
-        """
-        nodes: dict[int, BodyNode] = {}
-        for cut in cuts:
-            for item in cut.body:
-                nodes.setdefault(item[0], item)
-        if node[0] in nodes:
-            return None
-        nodes[node[0]] = node
-        ordered = body_order(nodes)
-        return None if ordered is None else self.priced.part(tuple(ordered))
 
     def _takes_lying(self, cut: Cut, traits: Sequence[Traits]) -> bool:
         """Whether an attention takes values from memory that are known to be rounded there. It may
@@ -463,38 +473,3 @@ class CutBuilder:
             whole = self.ranking.in_parts(cut) is None
             return self.limits.attending if whole else self.limits.in_parts
         return self.limits.besides if cut.besides else self.limits.cuts
-
-
-def body_order(
-    nodes: Mapping[int, BodyNode], results: Sequence[int] = (0,)
-) -> list[BodyNode] | None:
-    """The e-nodes that results need, operands first; None where they depend on themselves."""
-    ordered: list[BodyNode] = []
-    state: dict[int, bool] = {}
-    pending = list(reversed(results))
-    while pending:
-        name = pending[-1]
-        if name in state:
-            pending.pop()
-            if not state[name]:
-                state[name] = True
-                ordered.append(nodes[name])
-            continue
-        state[name] = False
-        for operand in reversed(nodes[name][2]):
-            if operand in nodes:
-                if operand not in state:
-                    pending.append(operand)
-                elif not state[operand]:
-                    return None
-    return ordered
-
-
-def leaves_of(body: Sequence[BodyNode]) -> list[int]:
-    """The operands that a body does not compute, in order of first use."""
-    inside = {name for name, _, _ in body}
-    return list(
-        dict.fromkeys(
-            operand for _, _, operands in body for operand in operands if operand not in inside
-        )
-    )

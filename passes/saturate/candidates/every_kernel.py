@@ -24,11 +24,10 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.candidates.arranging import Arranger, NewValues
 from mgn.passes.saturate.candidates.candidates import CandidateSet, Template
-from mgn.passes.saturate.candidates.cut_lists import body_order
 from mgn.passes.saturate.candidates.cuts import Traits
 from mgn.passes.saturate.candidates.kernel_bodies import KernelBodies, Part
 from mgn.passes.saturate.candidates.limits import CutLimits
-from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
+from mgn.passes.saturate.candidates.priced_bodies import PricedBodies, body_order
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
 from mgn.passes.saturate.candidates.within import SLACK
 from mgn.passes.saturate.egraph.view import ValueClass, View

@@ -14,7 +14,7 @@ no larger than p, or may be stored anyway. What d' computes besides has one read
 the place of a kernel. And an operand that may be stored may come in any way.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from itertools import product
 
 from mgn.dialects.types import tensor_bytes
@@ -27,34 +27,39 @@ Choice = Sequence[Cut | None]
 """The ways in which an operand may come: None is from memory."""
 
 
+Merge = Callable[[Places], Cut | None]
+"""The cut of a merge that is tried; None where it is not legal."""
+
+
 def needless_reads(
-    merged: Mapping[Places, Cut | None],
+    tried: Collection[Places],
+    merge: Merge,
     names: Sequence[int],
     choices: Sequence[Choice],
     traits: Sequence[Traits],
-) -> Iterator[Places]:
-    """The merges that are left out of those that were tried; `names` are the operands, and name 0
-    is what is computed.
+    reduces: bool,
+) -> set[Places]:
+    """The merges that are left out of those that are tried, most of them without a look; `names`
+    are the operands, and name 0 is what is computed. Where a product `reduces` rows, each is looked
+    at: one that does so stays.
     """
-    instead = [
-        [range(len(choice))] * len(choice)
-        if traits[name].stored
-        else _others_for(name, choice, traits)
-        for name, choice in zip(names, choices, strict=True)
-    ]
+    found = set[Places]()
+    alike = _Alike(names, choices, traits)
     for position, name in enumerate(names):
-        operand = traits[name]
-        if operand.stored or operand.prepared is not traits[0].prepared:
+        operand, choice = traits[name], choices[position]
+        if operand.stored or operand.prepared is not traits[0].prepared or None not in choice:
             continue
-        choice = choices[position]
-        ways = [instead[position][way] for way, cut in enumerate(choice) if cut is not None]
-        for places, cut in merged.items():
-            if cut is None or cut.form.reduced or choice[places[position]] is not None:
-                continue
-            alike = [instead[item][place] for item, place in enumerate(places)]
-            same = [item for item, other in enumerate(names) if other == name]
-            if _computes_in_each(merged, alike, same, ways):
-                yield places
+        computed = [way for way, cut in enumerate(choice) if cut is not None]
+        same = [item for item, other in enumerate(names) if other == name]
+        for places in tried:
+            if choice[places[position]] is None and places not in found:
+                if reduces and not _is_legal(merge(places)):
+                    continue
+                each = [alike.of(item, place) for item, place in enumerate(places)]
+                ways = [alike.of(position, way) for way in computed]
+                if _computes_in_each(tried, merge, each, same, ways):
+                    found.add(places)
+    return found
 
 
 def note_besides(
@@ -82,23 +87,52 @@ def note_besides(
         legal[places].besides = any(own < others for others in inside.values())
 
 
+class _Alike:
+    """For each way in which an operand comes, those that may come in its place, worked out where
+    they are asked for.
+    """
+
+    def __init__(
+        self, names: Sequence[int], choices: Sequence[Choice], traits: Sequence[Traits]
+    ) -> None:
+        self.names, self.choices, self.traits = names, choices, traits
+        self.known: dict[int, Sequence[Sequence[int]]] = {}
+
+    def of(self, position: int, way: int) -> Sequence[int]:
+        """Those in the place of one way of the operand at a position."""
+        name, choice = self.names[position], self.choices[position]
+        if self.traits[name].stored:
+            return range(len(choice))
+        if len(choice) == 1:
+            return (0,)
+        known = self.known.get(position)
+        if known is None:
+            known = self.known[position] = _others_for(name, choice, self.traits)
+        return known[way]
+
+
 def _computes_in_each(
-    merged: Mapping[Places, Cut | None],
+    tried: Container[Places],
+    merge: Merge,
     alike: Sequence[Sequence[int]],
     positions: Sequence[int],
     ways: Sequence[Sequence[int]],
 ) -> bool:
-    """Whether the operand at some positions can be computed in each of the ways that were tried.
-    The others come in one of those that are alike. At least one way was tried.
+    """Whether the operand at some positions can be computed in each of the ways that are tried.
+    The others come in one of those that are alike. At least one way is tried.
     """
     found = False
     for way in ways:
         each = [way if place in positions else item for place, item in enumerate(alike)]
-        tried = [merged[places] for places in product(*each) if places in merged]
-        if tried and not any(cut is not None and not cut.form.reduced for cut in tried):
+        merges = [places for places in product(*each) if places in tried]
+        if merges and not any(map(_is_legal, map(merge, merges))):
             return False
-        found |= bool(tried)
+        found |= bool(merges)
     return found
+
+
+def _is_legal(cut: Cut | None) -> bool:
+    return cut is not None and not cut.form.reduced
 
 
 def _others_for(name: int, choice: Choice, traits: Sequence[Traits]) -> list[Sequence[int]]:

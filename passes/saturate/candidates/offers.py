@@ -6,7 +6,6 @@ then in the view too.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import combinations
 
 from mgn.diagnostics import MgnError
@@ -114,10 +113,12 @@ class _Offer:
         alone = any(template.body is self.whole.body for template in best)
         return self.whole.price if alone else sum(template.price for template in best)
 
-    @cached_property
+    @property
     def has_several(self) -> bool:
         """Whether a template of it has several results, and so could wait for itself."""
-        return any(len(template.results) > 1 for way in self.ways for template in way)
+        if len(self.whole.results) > 1:
+            return True
+        return any(len(template.results) > 1 for template in self.ways[ARRANGED])
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class _Offers:
         self.reach = reach
         self.limits = limits
         self.values: dict[int, NewValues] = {}
-        self.made: dict[int, list[_Offer]] = table(limits.memoise)
+        self.made: dict[int, tuple[list[_Offer], list[int]]] = table(limits.memoise)
         self.summed: dict[int, list[Template]] = table(limits.memoise)
         self.kept: dict[tuple[int, tuple[tuple[int, int], ...]], _Offered] = table(limits.memoise)
 
@@ -159,20 +160,25 @@ class _Offers:
         made = self.made.get(cut_list.number)
         if made is None:
             self.values[cut_list.number] = NewValues(cut_list.traits)
-            made = self.made[cut_list.number] = list(self._make(cut_list))
+            offers = list(self._make(cut_list))
+            several = [place for place, offer in enumerate(offers) if offer.has_several]
+            made = self.made[cut_list.number] = offers, several
         values = self.values[cut_list.number]
+        offers, several = made
         changed = tuple(
-            (place, way)
-            for place, offer in enumerate(made)
-            if offer.has_several and (way := self._left(offer, classes, values)) != ARRANGED
+            [
+                (place, way)
+                for place in several
+                if (way := self._left(offers[place], classes, values)) != ARRANGED
+            ]
         )
         kept = self.kept.get((cut_list.number, changed))
         if kept is None:
             left = dict(changed)
-            tried = (offer.ways[left.get(place, ARRANGED)] for place, offer in enumerate(made))
+            tried = [offer.ways[left.get(place, ARRANGED)] for place, offer in enumerate(offers)]
             templates = [template for templates in tried for template in templates]
             kept = self.kept[cut_list.number, changed] = _offered(
-                templates, len(cut_list.traits), self._sums(cut_list, made)
+                templates, len(cut_list.traits), self._sums(cut_list, offers)
             )
         return kept, values
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
-from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
+from mgn.passes.saturate.candidates.priced_bodies import body_order, leaves_of
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.prices.forms import BodyNode, classify, renamed

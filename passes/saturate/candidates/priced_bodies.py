@@ -8,7 +8,7 @@ It is no memory of decisions: which bodies there are, and which are kept, each r
 itself where nothing is memoised.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,11 +48,10 @@ class KnownBody:
     reads; `says` is whether there may be any facts.
     """
 
-    def __init__(self, body: Body, form: Form | None) -> None:
+    def __init__(self, body: Body, form: Form | None, leaves: Iterable[int] | None = None) -> None:
         self.body, self.form = body, form
         self.inside = tuple([name for name, _, _ in body])
-        read = {item for _, _, operands in body for item in operands}
-        self.leaves = tuple(sorted(read.difference(self.inside)))
+        self.leaves = tuple(sorted(leaves_of(body) if leaves is None else leaves))
         self.says: bool | None = None
         self.said: dict[_Ends, Facts] = {}
         self.prices: dict[_Ends, float] = {}
@@ -72,6 +71,12 @@ class KnownBody:
 
 Part = tuple[KnownBody, tuple[int, ...]]
 """A body, and what stands in the place of each of its names."""
+
+
+_Joined = tuple[KnownBody, tuple[int, ...] | None]
+"""A body that was joined, and what stands in the place of each of its names: where nothing is said,
+each name itself.
+"""
 
 
 @dataclass(slots=True)
@@ -101,7 +106,7 @@ class PricedBodies:
         self.device = device
         self.known: dict[Body, KnownBody] = {}
         self.met: dict[Body, _Met] = {}
-        self.joins: dict[tuple[object, ...], KnownBody | None] = {}
+        self.joins: dict[tuple[object, ...], _Joined | None] = {}
 
     def form(self, body: Body) -> Form | None:
         """The form of a body; None where no kernel computes it."""
@@ -128,8 +133,9 @@ class PricedBodies:
 
     def joined(self, node: BodyNode, parts: Sequence[Part], read: Sequence[int]) -> Part | None:
         """The body of an operation and of the parts that compute its operands, but for those that
-        are `read`. None where the parts in their order, with what they have in common once, are no
-        such body: what one of them reads, another one computes, or what both do in other ways.
+        are `read`: the parts in their order, with what they have in common once. Where what one of
+        them reads another one computes, or both do in other ways, operands come first, each as the
+        first part computes it. None where that depends on itself.
         """
         names: dict[int, int] = {}
         own = names.setdefault
@@ -140,28 +146,46 @@ class PricedBodies:
         last = own(name, len(names)), number, tuple([own(item, len(names)) for item in operands])
         key = last, tuple([names[item] for item in read]), *placed
         try:
-            known = self.joins[key]
+            found = self.joins[key]
         except KeyError:
-            known = self.joins[key] = self._join(last, placed, key[1])
-        return None if known is None else (known, tuple(names))
+            found = self.joins[key] = self._join(last, placed, key[1])
+        if found is None:
+            return None
+        known, order = found
+        if order is None:
+            return known, tuple(names)
+        outside = list(names)
+        return known, tuple([outside[item] for item in order])
 
-    def _join(self, last: BodyNode, parts: Sequence[Part], read: Sequence[int]) -> KnownBody | None:
+    def _join(self, last: BodyNode, parts: Sequence[Part], read: Sequence[int]) -> _Joined | None:
         nodes: dict[int, BodyNode] = {}
         leaves = set(read)
         for known, names in parts:
             for node in renamed(known.body, names) if nodes else known.body:
                 if nodes.setdefault(node[0], node) != node:
-                    return None
+                    return self._in_order(last, parts)
             leaves.update([names[leaf] for leaf in known.leaves])
         if last[0] in nodes or last[0] in leaves or not leaves.isdisjoint(nodes):
-            return None
+            return self._in_order(last, parts)
         body = (*nodes.values(), last)
         found = self.known.get(body)
         if found is None:
             forms = [(known.kernel, names) for known, names in parts]
             form = classify_joined(body, forms, self.signatures)
-            found = self.known[body] = KnownBody(body, form)
-        return found
+            found = self.known[body] = KnownBody(body, form, leaves)
+        return found, None
+
+    def _in_order(self, last: BodyNode, parts: Sequence[Part]) -> _Joined | None:
+        """The body with operands first, and the names of its own ones; None where there is none."""
+        nodes: dict[int, BodyNode] = {}
+        for known, names in parts:
+            for node in renamed(known.body, names):
+                nodes.setdefault(node[0], node)
+        if last[0] in nodes:
+            return None
+        nodes[last[0]] = last
+        ordered = body_order(nodes, last[:1])
+        return None if ordered is None else self.part(tuple(ordered))
 
     def _met(self, body: Body) -> _Met:
         """A body as it was met before, or is now."""
@@ -254,3 +278,38 @@ class PricedBodies:
         if work is None:
             return None
         return work if all(work.evaluates(*item, form) for item in written) else None
+
+
+def body_order(
+    nodes: Mapping[int, BodyNode], results: Sequence[int] = (0,)
+) -> list[BodyNode] | None:
+    """The e-nodes that results need, operands first; None where they depend on themselves."""
+    ordered: list[BodyNode] = []
+    state: dict[int, bool] = {}
+    pending = list(reversed(results))
+    while pending:
+        name = pending[-1]
+        if name in state:
+            pending.pop()
+            if not state[name]:
+                state[name] = True
+                ordered.append(nodes[name])
+            continue
+        state[name] = False
+        for operand in reversed(nodes[name][2]):
+            if operand in nodes:
+                if operand not in state:
+                    pending.append(operand)
+                elif not state[operand]:
+                    return None
+    return ordered
+
+
+def leaves_of(body: Sequence[BodyNode]) -> list[int]:
+    """The operands that a body does not compute, in order of first use."""
+    inside = {name for name, _, _ in body}
+    return list(
+        dict.fromkeys(
+            operand for _, _, operands in body for operand in operands if operand not in inside
+        )
+    )

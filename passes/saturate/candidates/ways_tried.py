@@ -52,18 +52,24 @@ def ways_tried(names: Sequence[int], choices: Sequence[Choice], most: int) -> It
     distinct = list(dict.fromkeys(names))
     at = [distinct.index(name) for name in names]
     ways = [choices[names.index(name)] for name in distinct]
+    if not any(_is_lying(cut) for way in ways for cut in way):
+        every = islice(product(*[range(len(way)) for way in ways]), most)
+        yield from every if len(distinct) == len(names) else _at(at, every)
+        return
     others = [[place for place, cut in enumerate(way) if not _is_lying(cut)] for way in ways]
-    left = most
-    for places in islice(product(*others), most):
-        left -= 1
-        yield tuple([places[place] for place in at])
+    first = list(islice(product(*others), most))
     every = islice(product(*map(range, map(len, ways))), most * 2)
     lying = (
         places
         for places in every
         if any(_is_lying(way[place]) for way, place in zip(ways, places, strict=True))
     )
-    for places in islice(lying, left):
+    yield from _at(at, chain(first, islice(lying, most - len(first))))
+
+
+def _at(at: Sequence[int], merges: Iterable[Places]) -> Iterator[Places]:
+    """Merges of distinct operands as those of all, of which each stands at one of these places."""
+    for places in merges:
         yield tuple([places[place] for place in at])
 
 

@@ -33,8 +33,8 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.candidates.commits import commit_seconds
-from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
 from mgn.passes.saturate.candidates.limits import CutLimits
+from mgn.passes.saturate.candidates.priced_bodies import body_order, leaves_of
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
@@ -354,10 +354,9 @@ class Joins:
         name_of = names.setdefault
         shared = tuple(
             [
-                name_of(item, len(names))
+                name_of(kernel.classes[name], len(names))
                 for kernel in (first, second)
-                for node in kernel.body
-                for item in (node[0], *node[2])
+                for name in kernel.template.mentioned
             ]
         )
         key = first.template, second.template, shared, tuple(names[item] for item in wanted)

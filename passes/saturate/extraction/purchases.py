@@ -45,7 +45,10 @@ class Market:
         found.sort()
         kept: list[_Way] = []
         for price, needed in found:
-            if all(other & ~needed for _, other in kept):
+            for _, other in kept:
+                if not other & ~needed:
+                    break
+            else:
                 kept.append((price, needed))
         return [*kept, (full, 0)]
 
@@ -56,7 +59,8 @@ class Purchases:
     def __init__(self, market: Market, slot: Mapping[int, int]) -> None:
         self.market, self.slot = market, slot
         self.full = {1 << bit: market.full.get(key, inf) for key, bit in slot.items()}
-        self.known_ways: dict[int, list[_Way]] | None = None
+        self.key_of = {1 << bit: key for key, bit in slot.items()}
+        self.known_ways: dict[int, list[_Way]] = {}
         self.alone: dict[int, tuple[float, float]] = {}
         self.shared: dict[tuple[int, int], float] = {}
 
@@ -73,11 +77,11 @@ class Purchases:
         """What classes cost at least, whatever is there, and `price_alone`."""
         known = self.alone.get(lacking)
         if known is None:
-            ways, full, rest = self._ways(), self.full, lacking
+            ways, full, rest = self.known_ways, self.full, lacking
             least = most = 0.0
             while rest:
                 lowest = rest & -rest
-                least += ways[lowest][0][0]
+                least += (ways.get(lowest) or self._ways(lowest))[0][0]
                 most += full[lowest]
                 rest ^= lowest
             known = self.alone[lacking] = least, most
@@ -87,10 +91,10 @@ class Purchases:
         """What classes cost where others are there, bought one after the other."""
         known = self.shared.get((lacking, there))
         if known is None:
-            ways, known, missing, rest = self._ways(), 0.0, ~there, lacking
+            ways, known, missing, rest = self.known_ways, 0.0, ~there, lacking
             while rest:
                 lowest = rest & -rest
-                for price, needed in ways[lowest]:
+                for price, needed in ways.get(lowest) or self._ways(lowest):
                     if not needed & missing:
                         known += price
                         break
@@ -99,10 +103,7 @@ class Purchases:
             self.shared[lacking, there] = known
         return known
 
-    def _ways(self) -> dict[int, list[_Way]]:
-        """The ways to have the class of each bit, worked out when first asked for."""
-        if self.known_ways is None:
-            self.known_ways = {
-                1 << bit: self.market.ways(key, self.slot) for key, bit in self.slot.items()
-            }
-        return self.known_ways
+    def _ways(self, bit: int) -> list[_Way]:
+        """The ways to have the class of a bit, worked out when first asked for."""
+        known = self.known_ways[bit] = self.market.ways(self.key_of[bit], self.slot)
+        return known

@@ -16,8 +16,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.stabilising_maximum import MAXIMUM
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.candidates.commits import commit_seconds
-from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
-from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
+from mgn.passes.saturate.candidates.priced_bodies import PricedBodies, body_order, leaves_of
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.extraction.selection import Selection
 from mgn.passes.saturate.prices.prices import price_kernel, price_per_run

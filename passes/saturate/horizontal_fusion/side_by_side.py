@@ -22,8 +22,8 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.stabilising_maximum import MAXIMUM, STABILISES
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
-from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
 from mgn.passes.saturate.candidates.limits import NO_GAIN, TIME, CutLimits
+from mgn.passes.saturate.candidates.priced_bodies import body_order, leaves_of
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.egraph.view import View
@@ -201,7 +201,6 @@ class Merger:
     ) -> None:
         self.view, self.kinds, self.chained = view, kinds, chained
         self.priced = found.priced_on(view.signatures, device)
-        self.used: dict[Template, tuple[int, ...]] = {}
         self.made: dict[_Pair, tuple[Template | None]] = table(found.memoise)
 
     def merged(
@@ -212,21 +211,13 @@ class Merger:
         shared = tuple(
             names.setdefault(candidate.classes[name], len(names))
             for candidate in (first, second)
-            for name in self._used(candidate.template)
+            for name in candidate.template.mentioned
         )
         key = (first.template, second.template, shared)
         known = self.made.get(key)
         if known is None:
             known = self.made[key] = (self._merge(first, second, names),)
         return known[0], tuple(names)
-
-    def _used(self, template: Template) -> tuple[int, ...]:
-        """The names that a template's body mentions."""
-        known = self.used.get(template)
-        if known is None:
-            mentioned = {name: None for node in template.body for name in (node[0], *node[2])}
-            known = self.used[template] = tuple(mentioned)
-        return known
 
     def _merge(
         self, first: Candidate, second: Candidate, names: Mapping[int, int]

@@ -51,11 +51,17 @@ Names = Sequence[int] | Mapping[int, int]
 
 def renamed(nodes: Sequence[BodyNode], names: Names) -> Body:
     """E-nodes over other names."""
-    return tuple(
-        [
-            (names[name], number, tuple([names[item] for item in operands]))
-            for name, number, operands in nodes
-        ]
+    return tuple([(names[name], number, _at(names, given)) for name, number, given in nodes])
+
+
+def _at(names: Names, items: tuple[int, ...]) -> tuple[int, ...]:
+    """What stands in the place of some: of most operations one or two."""
+    return (
+        (names[items[0]], names[items[1]])
+        if len(items) == 2
+        else (names[items[0]],)
+        if len(items) == 1
+        else tuple([names[item] for item in items])
     )
 
 

@@ -23,9 +23,8 @@ from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.saturate import RuleClass, SaturateOptions, saturate_graph
-from mgn.passes.saturate.candidates.cut_lists import body_order, leaves_of
 from mgn.passes.saturate.candidates.limits import CutLimits
-from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
+from mgn.passes.saturate.candidates.priced_bodies import PricedBodies, body_order, leaves_of
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.extraction.report import PROVED
