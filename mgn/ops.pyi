@@ -222,12 +222,14 @@ def cumprod(x: Tensor, axis: int | Sequence[int] | None = ..., keepdims: bool = 
 def cumsum(x: Tensor, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Value: ...
 def digit_counts(
     keys: Tensor,
+    falls: Tensor | None = ...,
     axis: int = ...,
     descending: bool = ...,
     shift: int = ...,
     bits: int = ...,
     of: str = ...,
     part: int = ...,
+    with_falls: bool = ...,
 ) -> Value: ...
 def div(a: Tensor, b: Tensor) -> Value: ...
 def dropout(x: Tensor, p: float = ...) -> Value: ...
@@ -390,12 +392,14 @@ def philox(
     k1: Tensor,
     word: int = ...,
 ) -> Value: ...
+def pick(condition: Tensor, a: Tensor, b: Tensor) -> Value: ...
 def pixel_shuffle(x: Tensor, factor: int) -> Value: ...
 def pixel_unshuffle(x: Tensor, factor: int) -> Value: ...
 def place_digits(
     keys: Tensor,
     payload: Tensor,
     sums: Tensor,
+    falls: Tensor | None = ...,
     axis: int = ...,
     descending: bool = ...,
     shift: int = ...,

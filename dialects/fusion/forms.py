@@ -57,6 +57,7 @@ from mgn.dialects.fusion.product_bodies import (
 )
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import OPERATIONS, Kind, TensorOp
+from mgn.dialects.mgn.operations.elements.masks import PICK
 from mgn.dialects.shapes import reduce_shape
 from mgn.dialects.stabilising_maximum import MAXIMUM, Step, maxima_only_stabilise
 from mgn.dialects.types import element_of
@@ -86,7 +87,7 @@ HELD_WHOLE = {
 }
 """Kind of kernel → the composites that its template computes as they stand."""
 
-NOT_EXPANDED = frozenset(name for names in HELD_WHOLE.values() for name in names)
+NOT_EXPANDED = frozenset({PICK, *(name for names in HELD_WHOLE.values() for name in names)})
 """Composites that a template finds in its body."""
 
 MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to", "windows"})
@@ -249,7 +250,8 @@ def _verify_order(kernel: KernelBody, operations: Operations) -> None:
     if not found:
         _fail(kernel, "needs values to put in order")
     for op in found:
-        if op.operands[0] is not found[0].operands[0] or op.values != found[0].values:
+        told = [(item.operands[0], *item.operands[2:]) for item in (op, found[0])]
+        if told[0] != told[1] or op.values != found[0].values:
             _fail(kernel, f"{op.name} must go by the same keys in the same way")
         rest = [other for other in operations if other not in found]
         _verify_after_shape(kernel, [*rest, op], op, Kind.ORDER)

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import (
     VectorType,
     i64,
 )
-from xdsl.ir import Block, BlockArgument, Operation, Region
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -265,19 +265,51 @@ def _verify_uses(argument: BlockArgument, access: Access, number: int) -> None:
         raise VerifyException(f"argument {number} is loaded from, but its access is {access}")
 
 
-def enclosing_branch(operation: Operation) -> Operation | None:
-    """The nearest `scf.if` or `scf.while` around an operation inside its kernel."""
+def dividing_branch(operation: Operation) -> Operation | None:
+    """The nearest `scf.while` around an operation inside its kernel, or `scf.if` whose test some
+    work-items of a group may find to be another than others do.
+    """
     parent = operation.parent_op()
     while parent is not None and not isinstance(parent, FuncOp):
-        if isinstance(parent, scf.IfOp | scf.WhileOp):
+        if isinstance(parent, scf.WhileOp):
+            return parent
+        if isinstance(parent, scf.IfOp) and not is_alike_in_group(parent.cond):
             return parent
         parent = parent.parent_op()
     return None
 
 
+def is_alike_in_group(value: SSAValue) -> bool:
+    """Whether all work-items of a group surely have the same value: a constant, the group's number,
+    what lies at such a place of a buffer that the kernel does not write, or arithmetic on these.
+    """
+    owner = value.owner
+    if isinstance(owner, Block):
+        return False
+    if isinstance(owner, memref.LoadOp):
+        return _stays(owner.memref) and all(map(is_alike_in_group, owner.indices))
+    known = owner.name in _ALIKE or owner.name.startswith("arith.")
+    return known and all(map(is_alike_in_group, owner.operands))
+
+
+_ALIKE = ("kernel.group_id", "kernel.num_groups", "kernel.global_size", "kernel.local_size")
+
+
+def _stays(buffer: SSAValue) -> bool:
+    """Whether a buffer is an argument of the kernel that it only reads, through which nobody sees
+    what it writes.
+    """
+    if not isinstance(buffer, BlockArgument):
+        return False
+    kernel = buffer.block.parent_op()
+    if not isinstance(kernel, FuncOp) or kernel.noalias is None:
+        return False
+    return kernel.accesses[buffer.index] is Access.READ
+
+
 def verify_converged(operation: Operation) -> None:
-    """What a whole work-group must reach together cannot lie in a branch."""
-    branch = enclosing_branch(operation)
+    """What a whole work-group must reach together cannot lie in a branch that divides it."""
+    branch = dividing_branch(operation)
     if branch is not None:
         raise VerifyException(
             f"{operation.name} inside {branch.name}: every work-item of the group must reach it"

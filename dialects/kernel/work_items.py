@@ -169,7 +169,7 @@ class AwaitStagesOp(IRDLOperation):
 @irdl_op_definition
 class BarrierOp(IRDLOperation):
     """Every work-item of the group reaches this before any goes on; local and global memory are
-    then seen by all: `kernel.barrier`. Error: a place inside a branch.
+    then seen by all: `kernel.barrier`. Error: a place inside a branch that may divide the group.
     """
 
     name = "kernel.barrier"

@@ -63,6 +63,7 @@ ELEMENT_COST: dict[str, Cost] = {
     "gt": Cost(1, 1),
     "ge": Cost(1, 1),
     "where": Cost(1.5, 1),
+    "pick": Cost(1.5, 1),
     "philox": Cost(60, 60),
     "cast": Cost(6.6, 1),
     "relu": Cost(5.7, 1),

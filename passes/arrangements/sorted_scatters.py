@@ -25,6 +25,10 @@ or, with totals of parts for long runs:
 
     %t = fusion.kernel reduction (…) -> (…) { … mgn.sum … }
     %y = fusion.kernel scatter (…) -> (…) { … mgn.scatter_along_in_parts … part = 16384 … }
+
+Ids are often in order already. Where a sort counts digits, its first count looks whether a row's
+ids are, and then the kernels of the sort return at once. Whoever reads what they would have put in
+order picks what was given (`mgn.pick`). Prices expect ids in no order: looking is all they count.
 """
 
 from dataclasses import dataclass
@@ -36,11 +40,10 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.operations.places.scatter import ADD
-from mgn.dialects.mgn.operations.rows.digits import DIGIT_BITS
 from mgn.dialects.mgn.operations.rows.order import RUN
-from mgn.dialects.types import counting_type, element_of
+from mgn.dialects.types import ELEMENT_TYPES, counting_type, element_of
 from mgn.passes.arrangements.kernel_pieces import Finish, KernelPieces, Made, as_element
-from mgn.passes.arrangements.split_digits import sort_by_digit
+from mgn.passes.arrangements.split_digits import InOrder, placed_or_given, sort_by_digits
 from mgn.passes.kernels.accumulation import accumulator
 
 LEAST_IDS = 16
@@ -63,91 +66,111 @@ class SortedScatter:
 
     def write(self, pieces: KernelPieces) -> None:
         scatter = pieces.only(Kind.SCATTER)
+        if self.carries:
+            self._carried(pieces, scatter)
+        else:
+            self._by_positions(pieces, scatter)
+
+    def _by_positions(self, pieces: KernelPieces, scatter: TensorOp) -> None:
+        """Ids are put in order with the positions of their elements."""
         x, ids, src = scatter.operands
         axis, places = scatter.values["axis"], shape_of(x)[scatter.values["axis"]]
-        count = shape_of(ids)[axis]
+        how = {"axis": axis, "combine": scatter.values["combine"]}
+        if self.run_part is not None:
+            how["part"] = self.run_part
 
         def numbered(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
-            """The ids, brought inside, and their elements or else positions."""
-            number = counting_type(places, element_type_of(given[0]))
-            keys = b.clamp(b.cast(given[0], number), min=0.0, max=float(places - 1))
-            if self.carries:
-                return [keys, *given[1:]]
-            line = [count if i == axis else 1 for i in range(len(shape_of(keys)))]
-            order = b.broadcast_to(b.iota(line, axis=axis, T="i32"), shape_of(keys))
-            return [keys, order]
+            keys = _inside(b, given[0], places)
+            return [keys, _positions(b, keys, axis)]
 
-        if self.carries:
-            self._carried(pieces, scatter, numbered, places)
-            return
-        if count <= RUN:
+        told: list[SSAValue] = []
+        if shape_of(ids)[axis] <= RUN:
             found = pieces.add(
                 KernelKind.ORDER,
                 [ids],
                 finish=lambda b, given: _sorted(b, numbered(b, given), axis),
             )
         else:
-            found = self._sorted_by_digits(pieces, ids, numbered, axis, places)
-        bounds = pieces.follow(
-            KernelKind.POINTWISE,
-            found[:1],
-            lambda b, given: [b.run_bounds(given[0], places, axis=axis)],
-        )
+            known = pieces.known.get(ids)
+            (lying,) = pieces.add(KernelKind.POINTWISE, [ids]) if known is None else [known]
+            found, sums = self._by_digits(pieces, [lying], numbered, axis, places)
+            told = [] if sums is None else [sums, lying]
 
-        how = {"axis": axis, "combine": scatter.values["combine"]}
-        if self.run_part is not None:
-            how["part"] = self.run_part
+        def ids_of(b: Emitter, placed: SSAValue, told: list[SSAValue]) -> SSAValue:
+            if not told:
+                return placed
+            sums, lying = told
+            return _inside(b, placed_or_given(b, placed, lying, sums, axis), places)
+
+        def order_of(b: Emitter, placed: SSAValue, told: list[SSAValue]) -> SSAValue:
+            if not told:
+                return placed
+            return placed_or_given(b, placed, _positions(b, placed, axis), told[0], axis)
+
+        def bounds_of(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
+            return [b.run_bounds(ids_of(b, given[0], given[1:]), places, axis=axis)]
 
         def totals_of(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
-            src, ids, order = given
+            src, ids, order, *told = given
             src = as_element(b, src, accumulator(element_of(src.type)))
-            return [b.part_totals(ids, order, src, **how)]
+            return [b.part_totals(ids_of(b, ids, told), order_of(b, order, told), src, **how)]
 
         def whole(b: Emitter, given: list[SSAValue]) -> SSAValue:
-            x, src, bounds, order, *totals = given
+            x, src, bounds, order, *rest = given
+            order, totals = order_of(b, order, rest[: len(noted)]), rest[len(noted) :]
             if not totals:
                 return b.scatter_runs(x, bounds, order, src, **how)
             return b.scatter_runs_in_parts(x, bounds, order, src, *totals, **how)
 
-        totals: list[SSAValue] = []
+        bounds = pieces.follow(KernelKind.POINTWISE, [found[0], *told], bounds_of)
+        totals, noted = list[SSAValue](), told[:1]
         if self.run_part is not None:
-            totals = pieces.add(KernelKind.SCATTER, [src], finish=totals_of, sources=found)
-        made = Made(scatter, [*bounds, found[1], *totals], whole, [x, src])
+            sources = [*found, *told]
+            totals = pieces.add(KernelKind.SCATTER, [src], finish=totals_of, sources=sources)
+        made = Made(scatter, [*bounds, found[1], *noted, *totals], whole, [x, src])
         pieces.finish(KernelKind.SCATTER, [made])
 
-    def _sorted_by_digits(
-        self,
-        pieces: KernelPieces,
-        ids: SSAValue,
-        numbered: Finish,
-        axis: int,
-        places: int,
-    ) -> list[SSAValue]:
-        """Ids and positions in the order of the ids, which are below so many."""
-        known = pieces.known.get(ids)
-        values = pieces.add(KernelKind.POINTWISE, [ids]) if known is None else [known]
-        return self._by_digits(pieces, values, numbered, axis, places)
-
-    def _carried(
-        self, pieces: KernelPieces, scatter: TensorOp, numbered: Finish, places: int
-    ) -> None:
-        """Ids and elements are put in order together."""
+    def _carried(self, pieces: KernelPieces, scatter: TensorOp) -> None:
+        """Ids are put in order with their elements."""
         x, ids, src = scatter.operands
-        how = {"axis": scatter.values["axis"], "combine": scatter.values["combine"]}
-        found = self._by_digits(pieces, [ids, src], numbered, how["axis"], places)
+        axis, places = scatter.values["axis"], shape_of(x)[scatter.values["axis"]]
+        how = {"axis": axis, "combine": scatter.values["combine"]}
+
+        def numbered(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
+            return [_inside(b, given[0], places), *given[1:]]
+
+        (keys, placed), sums = self._by_digits(pieces, [ids, src], numbered, axis, places)
+        told = [] if sums is None else [sums]
+
+        def picked(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
+            """What was put in order, or what was given: that comes first, and the sums last."""
+            if not told:
+                return given
+            *given, sums = given
+            half = len(given) // 2
+            pairs = zip(given[half:], given[:half], strict=True)
+            return [placed_or_given(b, placed, own, sums, axis) for placed, own in pairs]
 
         def totals_of(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
             assert self.run_part is not None
-            return [self._totals_of_parts(b, given[0], self.run_part, **how)]
+            (src,) = picked(b, given)
+            return [self._totals_of_parts(b, src, self.run_part, **how)]
 
         def whole(b: Emitter, given: list[SSAValue]) -> SSAValue:
+            x, *rest = given
             if self.run_part is None:
-                return b.scatter_along(*given, sorted=True, **how)
-            return b.scatter_along_in_parts(*given, part=self.run_part, **how)
+                return b.scatter_along(x, *picked(b, rest), sorted=True, **how)
+            *rest, totals = rest
+            values = picked(b, rest)
+            return b.scatter_along_in_parts(x, *values, totals, part=self.run_part, **how)
 
+        own = [ids, src] if told else []
+        totals: list[SSAValue] = []
         if self.run_part is not None:
-            found = [*found, *pieces.follow(KernelKind.REDUCTION, found[1:], totals_of)]
-        pieces.finish(KernelKind.SCATTER, [Made(scatter, found, whole, [x])])
+            sources = [placed, *told]
+            totals = pieces.add(KernelKind.REDUCTION, own[1:], finish=totals_of, sources=sources)
+        made = Made(scatter, [keys, placed, *told, *totals], whole, [x, *own])
+        pieces.finish(KernelKind.SCATTER, [made])
 
     def _totals_of_parts(
         self, b: Emitter, src: SSAValue, part: int, axis: int, combine: str
@@ -170,18 +193,23 @@ class SortedScatter:
         moved: Finish,
         axis: int,
         places: int,
-    ) -> list[SSAValue]:
+    ) -> InOrder:
         """Values in the order of ids, which are below so many and come first."""
         total = max((places - 1).bit_length(), 1)
-        for shift in range(0, total, DIGIT_BITS):
-            how = {"axis": axis, "shift": shift, "bits": min(DIGIT_BITS, total - shift)}
-            values = sort_by_digit(pieces, values, moved, self.part, **how)
-            moved = _unchanged
-        return values
+        return sort_by_digits(pieces, values, moved, self.part, axis, total)
 
 
-def _unchanged(_: Emitter, values: list[SSAValue]) -> list[SSAValue]:
-    return values
+def _inside(b: Emitter, ids: SSAValue, places: int) -> SSAValue:
+    """Ids, brought inside an axis of so many places."""
+    number = ELEMENT_TYPES[counting_type(places, element_type_of(ids))]
+    return b.clamp(as_element(b, ids, number), min=0.0, max=float(places - 1))
+
+
+def _positions(b: Emitter, ids: SSAValue, axis: int) -> SSAValue:
+    """The position of each id along an axis."""
+    shape = shape_of(ids)
+    line = [size if i == axis else 1 for i, size in enumerate(shape)]
+    return b.broadcast_to(b.iota(line, axis=axis, T="i32"), shape)
 
 
 def _sorted(b: Emitter, values: list[SSAValue], axis: int) -> list[SSAValue]:

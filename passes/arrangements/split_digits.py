@@ -14,14 +14,17 @@ After:
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
-from mgn.passes.arrangements.kernel_pieces import Finish, KernelPieces, Made
+from mgn.dialects.mgn.operations.rows.digits import DIGIT_BITS
+from mgn.passes.arrangements.kernel_pieces import Finish, KernelPieces, Made, as_element
 
 PARTS_A_UNIT = {True: 2, False: 8}
 """Parts of rows for each unit of a CPU and of a GPU."""
@@ -69,17 +72,62 @@ class SplitDigits:
         pieces.finish(KernelKind.ORDER, made)
 
 
-def sort_by_digit(
+class InOrder(NamedTuple):
+    """Values that were put in order. `sums` are those of the counts of the first digit, with falls;
+    None where nothing was counted. Rows without falls were not put in order: `placed_or_given`
+    reads what is in order anyway.
+    """
+
+    values: list[SSAValue]
+    sums: SSAValue | None
+
+
+def placed_or_given(
+    b: Emitter, placed: SSAValue, given: SSAValue, sums: SSAValue, axis: int
+) -> SSAValue:
+    """A value that was put in order, or that was given, in rows that have no falls."""
+    line = [1 if n == axis else size for n, size in enumerate(shape_of(placed))]
+    falls = b.cast(b.reshape(_falls(b, sums), line), "bool")
+    return b.pick(falls, placed, as_element(b, given, element_type_of(placed)))
+
+
+def sort_by_digits(
     pieces: KernelPieces,
     sources: Sequence[SSAValue],
     moved: Callable[[Emitter, list[SSAValue]], list[SSAValue]],
     part: int | None,
+    axis: int,
+    total: int,
+) -> InOrder:
+    """Adds kernels that put values in the order of the lowest bits of keys, a digit after the
+    other. `moved` makes the values, the keys first, of values in memory or of the body; the keys of
+    the first of these alone. The first kernel looks whether rows are in order.
+    """
+    values, sums = list(sources), None
+    for shift in range(0, total, DIGIT_BITS):
+        how = {"axis": axis, "shift": shift, "bits": min(DIGIT_BITS, total - shift)}
+        values, sums = _sort_by_digit(pieces, values, moved, part, sums, **how)
+        moved = _unchanged
+    return InOrder(values, sums)
+
+
+def _unchanged(_: Emitter, values: list[SSAValue]) -> list[SSAValue]:
+    return values
+
+
+def _sort_by_digit(
+    pieces: KernelPieces,
+    sources: Sequence[SSAValue],
+    moved: Callable[[Emitter, list[SSAValue]], list[SSAValue]],
+    part: int | None,
+    first: SSAValue | None,
     **how: int,
-) -> list[SSAValue]:
-    """Adds kernels that put values in the order of a digit. `moved` makes them, the keys first, of
-    values in memory or of the body; the keys of the first of these alone.
+) -> tuple[list[SSAValue], SSAValue | None]:
+    """The values in the order of a digit, and the sums of the first digit's counts: `first`, or
+    those of this one's.
     """
     from_body = pieces.has(sources[0])
+    told = [] if first is None else [first]
 
     def kernel(
         of: Sequence[SSAValue], finish: Finish, more: Sequence[SSAValue] = ()
@@ -89,20 +137,36 @@ def sort_by_digit(
         return pieces.follow(KernelKind.ORDER, [*of, *more], finish)
 
     def counted(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
-        return [b.digit_counts(moved(b, given)[0], part=part, **how)]
+        falls = [_falls(b, sums) for sums in given[1:]]
+        return [b.digit_counts(moved(b, given)[0], *falls, part=part, with_falls=not falls, **how)]
 
     def placed(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
-        *given, sums = given
-        values = moved(b, given)
-        return [b.place_digits(values[0], value, sums, part=part, **how) for value in values]
+        values, (sums, *more) = moved(b, given[: len(sources)]), given[len(sources) :]
+        falls = _falls(b, *more) if more else _falls(b, sums)
+        own = sums if more else _without_falls(b, sums)
+        return [b.place_digits(values[0], value, own, falls, part=part, **how) for value in values]
 
     def sorted_(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
         values = moved(b, given)
         return [b.sort_digits(values[0], value, **how) for value in values]
 
     if part is None:
-        return kernel(sources, sorted_)
-    return kernel(sources, placed, _summed(pieces, kernel(sources[:1], counted)))
+        return kernel(sources, sorted_), None
+    sums = _summed(pieces, kernel(sources[:1], counted, told))
+    return kernel(sources, placed, [*sums, *told]), first or sums[0]
+
+
+def _falls(b: Emitter, sums: SSAValue) -> SSAValue:
+    """How many falls each row has, from sums of counts with falls."""
+    rows, lines, parts = shape_of(sums)
+    falls = b.slice(sums, [0, lines - 1, parts - 1], [rows, lines, parts])
+    return b.reshape(falls, [rows])
+
+
+def _without_falls(b: Emitter, sums: SSAValue) -> SSAValue:
+    """The sums of digits alone."""
+    rows, lines, parts = shape_of(sums)
+    return b.slice(sums, [0, 0, 0], [rows, lines - 1, parts])
 
 
 def _summed(pieces: KernelPieces, counts: Sequence[SSAValue]) -> list[SSAValue]:

@@ -33,6 +33,7 @@ from mgn.passes.kernels.structure import structure
 from mgn.passes.lower_kernels.attention.variants import lower_attention
 from mgn.passes.lower_kernels.attention_gradient.variants import lower_attention_gradient
 from mgn.passes.lower_kernels.core.emission import Code
+from mgn.passes.lower_kernels.core.evaluate import decide_picks
 from mgn.passes.lower_kernels.core.template import Job, Launch, Said
 from mgn.passes.lower_kernels.order.order import lower_order
 from mgn.passes.lower_kernels.pointwise.pointwise import lower_pointwise
@@ -144,6 +145,7 @@ def lower_kernel(fused: FusedKernelOp, name: str, schedule: Mapping[str, Any]) -
     launch = Launch((1,))
     if any(node.count for node in body.written):
         with _room_for(body):
+            decide_picks(job.evaluator(), body)
             launch = TEMPLATES[fused.kernel_kind](job)
     code.finish()
     accesses = [(type, kernel.Access.READ) for type in inputs]

@@ -150,6 +150,11 @@ BINARY = (
         lambda s: (s.b(4), s.f(3, 1), s.f(3, 4)),
         lambda c, a, b: c * a + (1 - c) * b,
     ),
+    case(
+        "pick",
+        lambda s: (s.b(3, 1), s.f(3, 4), s.f(3, 4)),
+        lambda c, a, b: c * a + (1 - c) * b,
+    ),
     case("swiglu", PAIR, lambda gate, up: gate * _sigmoid(gate) * up),
     case("geglu", PAIR, lambda gate, up: _gelu(gate) * up),
 )

@@ -162,6 +162,21 @@ ORDER = (
         part=4,
     ),
     case(
+        "digit_counts",
+        lambda s: (np.int32([[3, 1, 2, 1, 7], [0, 0, 4, 9, 8]]),),
+        lambda x, part, with_falls: np.concatenate(
+            [counted(x, 0, part), [[[1, 1, 0]], [[0, 0, 1]]]], axis=1
+        ),
+        part=2,
+        with_falls=True,
+    ),
+    case(
+        "digit_counts",
+        lambda s: (np.int32([[3, 1, 2], [4, 0, 4]]), np.int32([2, 1])),
+        lambda x, falls, part: counted(x, 0, part),
+        part=2,
+    ),
+    case(
         "sort_digits",
         lambda s: (s.i(3, 9, low=0, high=600), s.f(3, 9)),
         lambda x, p, shift: np.take_along_axis(p, np.argsort(x >> 4, -1, kind="stable"), -1),
@@ -171,6 +186,12 @@ ORDER = (
         "place_digits",
         lambda s: (np.int32([[3, 1, 2, 1]]), s.f(1, 4), SUMS),
         lambda x, p, sums, part: p[:, [1, 3, 2, 0]],
+        part=4,
+    ),
+    case(
+        "place_digits",
+        lambda s: (np.int32([[3, 1, 2, 1]]), s.f(1, 4), SUMS, np.int32([2])),
+        lambda x, p, sums, falls, part: p[:, [1, 3, 2, 0]],
         part=4,
     ),
     case(

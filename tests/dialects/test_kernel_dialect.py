@@ -212,7 +212,8 @@ ERRORS: list[tuple[str, str]] = [
         "no predicate slt",
     ),
     (
-        "%c = arith.constant true\nscf.if %c {\nkernel.barrier\n}",
+        "%z = arith.constant 0 : index\n%c = arith.cmpi eq, %i, %z : index\n"
+        "scf.if %c {\nkernel.barrier\n}",
         "kernel.barrier inside scf.if: every work-item of the group must reach it",
     ),
 ]
@@ -230,6 +231,38 @@ def test_dead_code_elimination_keeps_barriers_and_stores_and_removes_unused_plac
     dce(module)
     names = [operation.name for operation in module.walk()]
     assert names == ["builtin.module", "kernel.func", "kernel.barrier", "kernel.return"]
+
+
+LOCAL = "memref<64xf32, #kernel.space<local>>"
+BRANCH = "%t = arith.cmpf oeq, %v, %v : f32\nscf.if %t {\nkernel.barrier\n}"
+READ = "%v = memref.load %x[%n] : memref<64xf32>\n" + BRANCH
+
+
+@pytest.mark.parametrize(
+    ("text", "alike"),
+    [
+        ("%n = kernel.group_id 0\n" + READ, True),
+        ("%l = kernel.local_id 0\n%n = arith.addi %l, %l : index\n" + READ, False),
+        ("%n = kernel.group_id 0\n" + READ.replace("%x", "%y"), False),
+        (
+            f"%m = kernel.local_alloc : {LOCAL}\n%n = kernel.group_id 0\n"
+            f"%v = memref.load %m[%n] : {LOCAL}\n{BRANCH}",
+            False,
+        ),
+        (
+            "%a = arith.constant 0 : index\n%b = arith.constant 1 : index\n"
+            "scf.for %n = %a to %b step %b {\n" + READ + "\n}",
+            False,
+        ),
+    ],
+)
+def test_a_group_may_wait_in_a_branch_that_all_of_it_surely_takes(text: str, alike: bool) -> None:
+    whole = body(text).replace(HEAD, HEAD + " noalias" * ("noalias" not in HEAD))
+    if alike:
+        parse(whole)
+        whole = whole.replace(" noalias", "")
+    with pytest.raises(VerifyException, match="every work-item of the group must reach it"):
+        parse(whole)
 
 
 def test_loads_are_not_shared_across_a_barrier() -> None:

@@ -33,6 +33,7 @@ EXAMPLES: dict[str, str] = {
     "logical_and": "logical_and(c, d)",
     "logical_or": "logical_or(c, true)",
     "where": "where(c, x, 0.0)",
+    "pick": "pick(c, x, y)",
     "matmul": "matmul(x, y, transpose_b = true)",
     "linear": "linear(x, y)",
     "einsum": 'einsum("ij,kj->ik", x, y)',

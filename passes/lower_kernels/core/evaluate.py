@@ -12,13 +12,15 @@ from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
+from mgn.dialects.fusion.forms import POINTWISE
 from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.mgn.operations.elements.masks import PICK
 from mgn.passes.kernels.body import INPUT, SPLAT, Body, Indices, Node
-from mgn.passes.kernels.index import Index, linear
+from mgn.passes.kernels.index import ZERO, Index, linear
 from mgn.passes.kernels.index_maps import MOVES, broadcast_index
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.movement import MOVEMENT_ROWS
-from mgn.passes.lower_kernels.core.pure_code import memory_type
+from mgn.passes.lower_kernels.core.pure_code import lane_count, memory_type
 from mgn.passes.lower_kernels.core.scalar import elementwise
 
 Given = Callable[[Indices], SSAValue]
@@ -67,6 +69,8 @@ class Evaluator:
             return self.code.constant(number, memory_type(node.element))
         if node.name == "iota":
             return self._iota(node, index[node.values["axis"]])
+        if node.name == PICK:
+            return self._picked(node, index)
         if node.kind in (Kind.MOVEMENT, Kind.INDEXING):
             return MOVEMENT_ROWS[node.name](self, node, index)
         operands = [
@@ -75,6 +79,22 @@ class Evaluator:
         if node.location is not None:
             self.code.location = node.location
         return elementwise(self.code, node, operands)
+
+    def _picked(self, node: Node, index: Indices) -> SSAValue:
+        """One of two values: the other is not computed where all lanes have one condition."""
+        code, (condition, *sides) = self.code, node.operands
+        test = self.at(condition, broadcast_index(index, condition.shape))
+        places = [broadcast_index(index, side.shape) for side in sides]
+        if lane_count(test) > 1:
+            values = [self.at(side, place) for side, place in zip(sides, places, strict=True)]
+            return elementwise(code, node, [test, *values])
+        lanes = self.lanes if any(part.varies for part in index) else 1
+
+        def value_of(side: Node, place: Indices) -> list[SSAValue]:
+            return [code.spread(self.at(side, place), lanes)]
+
+        (a, b), (here, there) = sides, places
+        return code.branch(test, lambda: value_of(a, here), lambda: value_of(b, there))[0]
 
     def load(self, buffer: SSAValue, index: Index) -> SSAValue:
         """Elements of a buffer at a linear index."""
@@ -150,3 +170,18 @@ class EarlyReads:
         elif node.kind is Kind.ELEMENTWISE:
             for operand in node.operands:
                 self.visit(operand, broadcast_index(index, operand.shape))
+
+
+def decide_picks(evaluator: Evaluator, body: Body) -> None:
+    """Computes, at a kernel's head, the conditions of picks that are one number read from memory,
+    so that no loop reads it again.
+    """
+    for node in body.nodes:
+        if node.name == PICK and node.operands[0].count == 1 and _is_read(node.operands[0]):
+            condition = node.operands[0]
+            evaluator.at(condition, (ZERO,) * len(condition.shape))
+
+
+def _is_read(node: Node) -> bool:
+    """Whether a value is found from inputs without a heavy operation."""
+    return node.kind in POINTWISE and all(map(_is_read, node.operands))

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import f32, i32, i64
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
+from mgn.dialects.mgn.operations.elements.masks import PICK
 from mgn.dialects.mgn.philox import MULTIPLIERS, ROUNDS, STEPS
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family
 from mgn.passes.kernels.accumulation import GUIDE, accumulator, is_scaled, neutral
@@ -292,6 +293,7 @@ SCALAR_ROWS: dict[str, Row] = {
     "gt": _compare("ogt", "sgt", "ugt"),
     "ge": _compare("oge", "sge", "uge"),
     "where": _where,
+    PICK: _where,
     "cast": _cast,
     "philox": _philox,
     CHOICE: lambda code, node, operands: guided(code, node, *operands),

@@ -54,9 +54,15 @@ def _by_items(job: Job) -> Launch:
         payloads = rows.payloads(row, element)
         rows.put(row, rows.place(advance(digit), runs.length), payloads)
 
-    if not rows.counted:
-        code.each(0, rows.digits, lambda digit: code.store(zero, places, code.index(digit)))
-        code.each(0, count, lambda place: advance(digit_at(place)[1]))
-    code.loop(0, rows.digits, behind_lower, [zero])
-    code.each(0, count, put)
+    def walk() -> None:
+        if not rows.counted:
+            code.each(0, rows.digits, lambda digit: code.store(zero, places, code.index(digit)))
+            code.each(0, count, lambda place: advance(digit_at(place)[1]))
+        code.loop(0, rows.digits, behind_lower, [zero])
+        code.each(0, count, put)
+
+    def leave() -> None:
+        code.each(0, count, lambda place: rows.put_as_it_is(row, start + place))
+
+    rows.unless_in_order(row, walk, leave)
     return Launch((runs.all,))

@@ -59,13 +59,20 @@ class _Ranks:
         self.row, self.part = group // runs.count, group % runs.count
         self.start = self.part * runs.run
         self.end = (self.start + runs.run).clamp(0, runs.length)
+        self.rows.unless_in_order(self.row, self._move, self._leave)
+        return Launch((runs.all * self.items,), (self.items,))
+
+    def _leave(self) -> None:
+        self.rows.leave(self.row, self.start, self.end, self.item, self.items)
+
+    def _move(self) -> None:
+        """Finds where the elements of each digit go, and moves them tile by tile."""
         self._each_digit(self._take_total)
         self._clear()
-        code.barrier()
+        self.code.barrier()
         self._add_up()
         self._each_digit(self._first_offset)
-        code.each(0, ceil_div(runs.run, self.tile), self._move_tile)
-        return Launch((runs.all * self.items,), (self.items,))
+        self.code.each(0, ceil_div(self.runs.run, self.tile), self._move_tile)
 
     # Sums over digits
 

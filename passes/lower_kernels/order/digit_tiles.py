@@ -69,6 +69,15 @@ class _Tiles:
         self.row, self.part = group // runs.count, group % runs.count
         self.start = self.part * runs.run
         self.end = (self.start + runs.run).clamp(0, runs.length)
+        self.rows.unless_in_order(self.row, self._move, self._leave)
+        return Launch((runs.all * self.items,), (self.items,))
+
+    def _leave(self) -> None:
+        self.rows.leave(self.row, self.start, self.end, self.item, self.items)
+
+    def _move(self) -> None:
+        """Finds where the elements of each digit go, and moves them tile by tile."""
+        code, runs = self.code, self.runs
         tiles = ceil_div(runs.run, self.tile)
         self._each(self._padded, lambda digit: code.store(self.zero, self.offsets, digit))
         code.barrier()
@@ -83,7 +92,6 @@ class _Tiles:
             self._each(self.rows.digits, self._skip_parts)
             code.barrier()
         code.each(0, tiles, self._move_tile)
-        return Launch((runs.all * self.items,), (self.items,))
 
     @property
     def _padded(self) -> int:

@@ -4,13 +4,20 @@ In: a job whose nodes go by the same digit of the same keys. Out: the digit of a
 values at a place of the row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.operations.rows.digits import digit_mask, first_number, key_bits
+from mgn.dialects.mgn.operations.rows.digits import (
+    UNTOLD,
+    digit_mask,
+    first_number,
+    is_told,
+    key_bits,
+)
+from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Counter, Index, of
 from mgn.passes.lower_kernels.core.pure_code import INDEX
 from mgn.passes.lower_kernels.core.template import Job
@@ -58,6 +65,56 @@ class DigitRows(OrderedRows):
         index = self.index(row, place)
         written = [(n, node, index) for n, node in enumerate(self.job.body.written)]
         self.job.write(evaluator, written)
+
+    def falls_at(self, row: Index, element: Index) -> SSAValue:
+        """Whether the key of an element is less than that of the one before it, 1 or 0."""
+        code, key = self.code, self.key(row, element)
+        before = code.known(element.clamp(1, self.runs.length) - 1, self.runs.length)
+        less = code.compare_integers("slt", key, self.key(row, before))
+        return code.select(less, code.constant(1, i32), code.constant(0, i32))
+
+    def unless_in_order(
+        self, row: Index, body: Callable[[], None], instead: Callable[[], None]
+    ) -> None:
+        """Runs a body, but not for a row of which it is said that it has no falls. There the order
+        is not defined. What else the kernel writes, or makes of the order, is written `instead`.
+        """
+        code, falls = self.code, self.falls
+        if falls is None:
+            body()
+            return
+        test = code.compare_integers("ne", falls(row), code.constant(0, i32))
+        writes_more = not set(self.job.body.written) <= set(self.nodes)
+        code.branch(test, body, instead if writes_more else None)
+
+    def leave(self, row: Index, start: Index, end: Index, item: Index, items: int) -> None:
+        """Has a group write the results of the elements of its part where they are."""
+        code = self.code
+
+        def one(step: Index) -> None:
+            element = start + step * items + item
+            inside = code.compare_integers("slt", code.index(element), code.index(end))
+            code.when(inside, lambda: self.put_as_it_is(row, element))
+
+        code.each(0, ceil_div(self.runs.run, items), one)
+
+    def put_as_it_is(self, row: Index, element: Index) -> None:
+        """Writes the results of an element where it is."""
+        own = self.code.known(element, self.runs.length)
+        self.put(row, own, self.payloads(row, own))
+
+    @property
+    def counts_falls(self) -> bool:
+        """Whether falls are counted beside the digits."""
+        return bool(self.node.values.get("with_falls"))
+
+    @property
+    def falls(self) -> Callable[[Index], SSAValue] | None:
+        """How many falls a row has, where that is said."""
+        name, operands = self.node.name, self.node.operands
+        if not is_told(name, len(operands)):
+            return None
+        return lambda row: self.evaluator.at(operands[UNTOLD[name]], (row,))
 
     def add(self, left: SSAValue, right: SSAValue | int) -> SSAValue:
         """The sum of two i32."""

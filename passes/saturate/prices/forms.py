@@ -293,12 +293,12 @@ def _ordered_alike(
     signatures: Sequence[Signature],
 ) -> Place | None:
     """Where one more value lies that is put in order; None where its keys are not the kernel's."""
-    number, (keys, *_) = next(node[1:] for node in body if node[0] == form.heavy)
+    number, (keys, *others) = next(node[1:] for node in body if node[0] == form.heavy)
     first = signatures[number]
     if (signature.name, signature.values) != (first.name, first.values) or len(operands) < 2:
         return None
     alike = operands[0] == keys and form.places.get(operands[1], Place.BEFORE) is Place.BEFORE
-    return Place.AFTER if alike else None
+    return Place.AFTER if alike and list(operands[2:]) == others[1:] else None
 
 
 def _totals_beside(

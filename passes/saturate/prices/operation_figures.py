@@ -13,6 +13,7 @@ from mgn.dialects.fusion.forms import HALVES
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST, FUNCTION
 from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.mgn.operations.elements.masks import PICK
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.windows import window_weight
@@ -41,6 +42,9 @@ WIDENED_BYTE = 2.0
 """Simple operations that it takes to make an integer of a byte a float: it is widened, then
 converted.
 """
+
+APART = ("concat", "pad", PICK)
+"""Operations that ask some operands for fewer elements than others."""
 
 INDEX = 1e-3
 """What an index counts that movement computes for an element, in simple operations: less than any
@@ -88,7 +92,7 @@ def _new_figures(signature: Signature, device: Device) -> Figures:
         weight = COMPARING if device.is_cpu and signature.name in COMPARED else 1.0
         steps = 2.0 * weight * signature.operand_sizes[0] / device.rate(signature.element)
         demands = [float(signature.operand_sizes[0])]
-    alike = min(signature.operand_sizes, default=2) > 1 and signature.name not in ("concat", "pad")
+    alike = min(signature.operand_sizes, default=2) > 1 and signature.name not in APART
     element_bytes = [element_of(type).bytes for type in signature.operand_types]
     return Figures(
         device,

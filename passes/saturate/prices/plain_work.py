@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import TensorType
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.mgn.operations.elements.masks import PICK
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import IN_ROW_SPACE, ONE_A_ROW, BodyNode, Form, Place
 from mgn.passes.saturate.prices.operation_figures import Figures, figures_of
@@ -187,6 +188,11 @@ def demands_of(signature: Signature, evaluations: float, form: Form) -> Sequence
     sizes = signature.operand_sizes
     if signature.name in ("concat", "pad"):
         return [min(evaluations, float(size)) for size in sizes]
+    if signature.name == PICK:
+        condition, picked, _ = [
+            evaluations if size > 1 else min(evaluations, 1.0) for size in sizes
+        ]
+        return [condition, picked, 0.0]
     if form.kind in IN_ROW_SPACE and signature.kind is Kind.ELEMENTWISE:
         return [evaluations if size > 1 else 1.0 for size in sizes]
     return [evaluations if size > 1 else min(evaluations, 1.0) for size in sizes]

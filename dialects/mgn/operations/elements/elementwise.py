@@ -239,7 +239,8 @@ COMPARISONS: Sequence[OperationSpec] = (
 )
 
 
-def _infer_where(condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
+def infer_where(condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
+    """The type of what a condition chooses."""
     shape = broadcast_shapes(condition.get_shape(), a.get_shape(), b.get_shape())
     return tensor(element_of(a), shape)
 
@@ -250,7 +251,7 @@ WHERE = define(
         Kind.ELEMENTWISE,
         "`y = where(c, a, b)`: a where c holds, else b.",
         (OperandSpec("condition", BOOLS, group="condition"), OperandSpec("a"), OperandSpec("b")),
-        _infer_where,
+        infer_where,
         evaluate=np.where,
     )
 )

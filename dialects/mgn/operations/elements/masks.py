@@ -1,4 +1,6 @@
-"""Composites that compare indices: triangles of a matrix and one-hot rows."""
+"""Composites that compare indices: triangles of a matrix and one-hot rows. And a choice by which
+what is not chosen is not read.
+"""
 
 from typing import Any
 
@@ -8,9 +10,13 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.attributes import ELEMENT, INT
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, element_type_of, shape_of
-from mgn.dialects.mgn.operation import INTEGERS, AttributeSpec, OperandSpec
+from mgn.dialects.mgn.operation import BOOLS, INTEGERS, AttributeSpec, Kind, OperandSpec
+from mgn.dialects.mgn.operations.elements.elementwise import infer_where
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ElementType, counting_type, tensor
+
+PICK = "pick"
+"""The elementwise composite that is no `where` to templates: they read what it picks alone."""
 
 TRIANGLE = (OperandSpec("x"), AttributeSpec("k", INT, 0))
 
@@ -74,3 +80,18 @@ def one_hot(b: Emitter, ids: SSAValue, classes: int, T: ElementType) -> SSAValue
     wide = counting_type(classes, element_type_of(ids))
     row = b.expand_dims(b.cast(ids, wide), axis=-1)
     return b.cast(b.eq(row, b.iota((classes,), axis=0, T=wide)), T)
+
+
+@composite(
+    PICK,
+    (OperandSpec("condition", BOOLS, group="condition"), OperandSpec("a"), OperandSpec("b")),
+    infer_where,
+    Kind.ELEMENTWISE,
+)
+def pick(b: Emitter, condition: SSAValue, a: SSAValue, other: SSAValue) -> SSAValue:
+    """`y = pick(c, a, b)`: what `where` gives, for a condition that hardly varies.
+
+    Shape: all broadcast. What is not picked is not read, where all elements that a work-item
+    computes together have one condition. Prices expect that it mostly holds.
+    """
+    return b.where(condition, a, other)

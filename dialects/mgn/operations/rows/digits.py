@@ -4,6 +4,9 @@ The key of an element is an unsigned integer, in the order that a sort wants: ze
 NaN is the largest. A digit is some of its bits. What a sort by a digit needs to know is how often
 each digit occurs in each part of a row; then every element knows where it goes.
 
+An element whose key is less than that of the one before it in its row is a fall. A row without
+falls is in order already. So what would be found of it need not be, and is not defined.
+
 The attribute `of` is the keys' element type, which their digits depend on: it is filled in.
 """
 
@@ -95,39 +98,86 @@ DIGIT = (
     AttributeSpec("of", STRING, ""),
 )
 PART = AttributeSpec("part", INT, 1)
+FALLS = OperandSpec("falls", INTEGERS, group="falls", optional=True)
+WITH_FALLS = AttributeSpec("with_falls", BOOL, False)
+
+UNTOLD = {"digit_counts": 1, "place_digits": 3}
+"""How many operands the operations have that may be told of falls, where they are not."""
 
 
-def counts_shape(shape: Shape, axis: int, bits: int, part: int) -> Shape:
-    """The shape of how often digits occur: rows, digits, parts of a row."""
-    rows = prod(size for i, size in enumerate(shape) if i != axis)
-    return (rows, 1 << bits, -(-shape[axis] // part))
+def is_told(name: str, operands: int) -> bool:
+    """Whether an operation of so many operands is told of falls."""
+    return operands > UNTOLD.get(name, operands)
+
+
+def rows_of(shape: Shape, axis: int) -> int:
+    """How many rows lie along an axis."""
+    return prod(size for i, size in enumerate(shape) if i != axis)
+
+
+def counts_shape(shape: Shape, axis: int, bits: int, part: int, with_falls: bool = False) -> Shape:
+    """The shape of how often digits occur: rows, digits, parts of a row; falls are behind them."""
+    return (rows_of(shape, axis), (1 << bits) + with_falls, -(-shape[axis] // part))
 
 
 def _canonical(keys: TensorType, axis: int, **_: Any) -> dict[str, Any]:
     return {**canonical_axis(keys, axis=axis), "of": element_of(keys).name}
 
 
+def _check_falls(keys: TensorType, falls: TensorType | None, axis: int) -> None:
+    """Raises ShapeError where falls are not those of each row."""
+    wanted = (rows_of(keys.get_shape(), axis),)
+    if falls is not None and falls.get_shape() != wanted:
+        raise ShapeError(f"falls must be {list(wanted)}, not {list(falls.get_shape())}")
+
+
 def _infer_counts(
-    keys: TensorType, axis: int, descending: bool, shift: int, bits: int, of: str, part: int
+    keys: TensorType,
+    falls: TensorType | None,
+    axis: int,
+    descending: bool,
+    shift: int,
+    bits: int,
+    of: str,
+    part: int,
+    with_falls: bool = False,
 ) -> TensorType:
     _check(keys, shift, bits)
+    _check_falls(keys, falls, axis)
     if part < 1:
         raise ShapeError(f"part must be positive: {part}")
-    return tensor("i32", counts_shape(keys.get_shape(), axis, bits, part))
+    return tensor("i32", counts_shape(keys.get_shape(), axis, bits, part, with_falls))
 
 
-def _rows(values: Array, axis: int) -> Array:
-    return np.moveaxis(values, axis, -1)
+def _lines(values: Array, axis: int) -> Array:
+    """Values as rows along an axis."""
+    moved = np.moveaxis(values, axis, -1)
+    return moved.reshape(rows_of(values.shape, axis), values.shape[axis])
 
 
 def _counts(
-    keys: Array, axis: int, descending: bool, shift: int, bits: int, of: str, part: int
+    keys: Array,
+    falls: Array | None,
+    axis: int,
+    descending: bool,
+    shift: int,
+    bits: int,
+    of: str,
+    part: int,
+    with_falls: bool,
 ) -> Array:
-    found = np.zeros(counts_shape(keys.shape, axis, bits, part), np.int32)
-    digits = _rows(digits_of(keys, of, descending, shift, bits), axis)
-    lines = digits.reshape(found.shape[0], digits.shape[-1])
-    for row, line in enumerate(lines):
+    found = np.zeros(counts_shape(keys.shape, axis, bits, part, with_falls), np.int32)
+    digits = _lines(digits_of(keys, of, descending, shift, bits), axis)
+    element = ELEMENT_TYPES[of]
+    whole = keys_of(keys.astype(element.dtype), element, descending)
+    whole = _lines(whole & whole.dtype.type((1 << key_bits(element)) - 1), axis)
+    for row, (line, own) in enumerate(zip(digits, whole, strict=True)):
+        if falls is not None and not falls[row]:
+            continue
         np.add.at(found[row], (line, np.arange(line.size) // part), 1)
+        if with_falls:
+            (places,) = np.nonzero(own[1:] < own[:-1])
+            np.add.at(found[row, -1], (places + 1) // part, 1)
     return found
 
 
@@ -136,11 +186,13 @@ DIGIT_COUNTS = define(
         "digit_counts",
         Kind.ORDER,
         "`y = digit_counts(keys, axis = -1, shift = 8, part = 64)`: how often each digit of keys "
-        "occurs in each part of a row, as i32: rows, digits, parts.",
-        (OperandSpec("keys"), *DIGIT, PART),
+        "occurs in each part of a row, as i32: rows, digits, parts. With `with_falls = true`, one "
+        "line more says how many keys in each part are less than the one before them in the row. "
+        "`falls` says how many each row has; where it has none, the result is not defined.",
+        (OperandSpec("keys"), FALLS, *DIGIT, PART, WITH_FALLS),
         _infer_counts,
         evaluate=_counts,
-        canonical=_canonical,
+        canonical=lambda keys, falls, axis, **_: _canonical(keys, axis),
     )
 )
 
@@ -187,6 +239,7 @@ def _infer_place(
     keys: TensorType,
     payload: TensorType,
     sums: TensorType,
+    falls: TensorType | None,
     axis: int,
     descending: bool,
     shift: int,
@@ -195,7 +248,7 @@ def _infer_place(
     part: int,
 ) -> TensorType:
     result = _infer_sort(keys, payload, axis, descending, shift, bits, of)
-    wanted = _infer_counts(keys, axis, descending, shift, bits, of, part)
+    wanted = _infer_counts(keys, falls, axis, descending, shift, bits, of, part)
     if sums.get_shape() != wanted.get_shape():
         raise ShapeError(f"sums must be {list(wanted.get_shape())}, not {list(sums.get_shape())}")
     return result
@@ -205,6 +258,7 @@ def _place(
     keys: Array,
     payload: Array,
     sums: Array,
+    falls: Array | None,
     axis: int,
     descending: bool,
     shift: int,
@@ -212,7 +266,11 @@ def _place(
     of: str,
     part: int,
 ) -> Array:
-    return _sort(keys, payload, axis, descending, shift, bits, of)
+    found = _sort(keys, payload, axis, descending, shift, bits, of)
+    if falls is None:
+        return found
+    line = [1 if i == axis else size for i, size in enumerate(keys.shape)]
+    return np.where(falls.reshape(line) != 0, found, np.zeros((), payload.dtype))
 
 
 PLACE_DIGITS = define(
@@ -221,16 +279,18 @@ PLACE_DIGITS = define(
         Kind.ORDER,
         "`y = place_digits(keys, payload, sums, part = 64)`: as `sort_digits`, told how often each "
         "digit occurs in a row's parts up to each, as running sums of `digit_counts` along parts; "
-        "with other sums, the order is not defined.",
+        "with other sums, the order is not defined. `falls` says how many keys of each row are "
+        "less than the one before them; where a row has none, the result is not defined.",
         (
             OperandSpec("keys"),
             OperandSpec("payload", group="payload"),
             OperandSpec("sums", INTEGERS, group="sums"),
+            FALLS,
             *DIGIT,
             PART,
         ),
         _infer_place,
         evaluate=_place,
-        canonical=lambda keys, payload, sums, axis, **_: _canonical(keys, axis),
+        canonical=lambda keys, payload, sums, falls, axis, **_: _canonical(keys, axis),
     )
 )
