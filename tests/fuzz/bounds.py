@@ -140,7 +140,7 @@ class Bounds:
         if op.spec.kind is Kind.SCATTER:
             return scattered(op, operands, element)
         if name == "digit_counts":
-            return counted(op, operands[0])
+            return counted(op, *operands)
         if op.spec.kind is Kind.ORDER:
             return ordered(op, *operands)
         if not all(isinstance(operand, Floats) for operand in operands):

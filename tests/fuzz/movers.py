@@ -312,7 +312,9 @@ def ordering(draw: Draw, name: str) -> int:
 
 
 def digits(draw: Draw, name: str) -> int:
-    """A digit of keys: how often it occurs in parts of rows, or values in its order."""
+    """A digit of keys: how often it occurs in parts of rows, or values in its order. Where it is
+    told of falls, all rows have some: those without have no result that is defined.
+    """
     x = draw.among(ANYTHING, 1)
     shape, element = draw.shape(x), draw.element(x)
     how = {
@@ -325,12 +327,14 @@ def digits(draw: Draw, name: str) -> int:
         payload = draw.value(draw.element_name(ANYTHING), shape)
         return draw.step(name, x, payload, **how)
     how["part"] = draw.rng.choice((1, 3, 64))
-    counts = draw.step("digit_counts", x, **how)
+    rows = math.prod(size for n, size in enumerate(shape) if n != how["axis"] % len(shape))
+    told = [draw.given(draw.arrays.integers(1, 9, rows).astype(np.int32))]
+    told = told if draw.rng.random() < 0.5 else []
     if name == "digit_counts":
-        return counts
-    sums = draw.step("running_sum", counts, axis=2)
+        return draw.step(name, x, *told, with_falls=draw.rng.random() < 0.5, **how)
+    sums = draw.step("running_sum", draw.step("digit_counts", x, *told, **how), axis=2)
     payload = draw.value(draw.element_name(ANYTHING), shape)
-    return draw.step(name, x, payload, sums, **how)
+    return draw.step(name, x, payload, sums, *told, **how)
 
 
 MOVERS: dict[str, Callable[[Draw], int]] = {

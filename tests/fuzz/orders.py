@@ -74,12 +74,15 @@ def _sides(x: Floats) -> tuple[Array, Array, Array]:
     return tuple(np.where(empty, 0.0, part) for part in (x.lo, x.hi, x.magnitude))  # type: ignore
 
 
-def counted(op: TensorOp, keys: Values) -> Discrete:
-    """How often digits occur in parts of rows: not sure in a part that has a key that is not."""
+def counted(op: TensorOp, keys: Values, *told: Values) -> Discrete:
+    """How often digits occur in parts of rows: not sure in a part that has a key that is not. Falls
+    of a part go by the key before it, too.
+    """
     evaluate, values = op.spec.evaluate, dict(op.values)
     assert evaluate is not None
     vague, value = _of_keys(keys)
-    found = np.asarray(evaluate(value, **values))  # type: ignore[call-arg]
+    more = [item.value for item in told if isinstance(item, Discrete)]
+    found = np.asarray(evaluate(*op.spec.split_operands([value, *more]), **values))  # type: ignore[call-arg]
     rows = np.moveaxis(vague, values["axis"], -1).reshape(
         found.shape[0], vague.shape[values["axis"]]
     )
@@ -87,6 +90,8 @@ def counted(op: TensorOp, keys: Values) -> Discrete:
     for part in range(found.shape[2]):
         piece = rows[:, part * values["part"] : (part + 1) * values["part"]]
         unsure[:, :, part] = piece.any(axis=1, keepdims=True)
+        if part and values["with_falls"]:
+            unsure[:, -1, part] |= rows[:, part * values["part"] - 1]
     return Discrete(found, unsure, np.zeros(found.shape, bool))
 
 
@@ -107,7 +112,7 @@ def ordered(op: TensorOp, keys: Values, payload: Values, *told: Values) -> Value
     more = [item.value for item in told if isinstance(item, Discrete)]
 
     def moved(by: Array, part: Array) -> Array:
-        return np.asarray(evaluate(by, part, *more, **values))
+        return np.asarray(evaluate(*op.spec.split_operands([by, part, *more]), **values))
 
     vague, value = _of_keys(keys)
     doubtful = _in_run(op, vague, keys.shape)

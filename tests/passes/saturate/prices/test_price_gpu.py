@@ -50,3 +50,12 @@ def test_a_transpose_passes_through_local_memory_in_a_pointwise_kernel() -> None
     straight = microseconds("(x: f32[4096, 4096]) { return y = exp(x) }", H200)
     turned = microseconds("(x: f32[4096, 4096]) { return y = exp(x).T }", H200)
     assert straight < turned < 1.1 * straight
+
+
+def test_what_is_picked_as_a_rule_is_priced_alone() -> None:
+    """A choice reads both values, and a pick the one."""
+    one = microseconds("(x: f32[4194304]) { return y = abs(x) }", H200)
+    inputs = "(c: bool[1], x: f32[4194304], y: f32[4194304])"
+    picked = microseconds(inputs + " { return z = pick(c, x, y) }", H200)
+    chosen = microseconds(inputs + " { return z = where(c, x, y) }", H200)
+    assert one <= picked < 1.05 * one < chosen
