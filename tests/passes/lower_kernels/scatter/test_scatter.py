@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel import DEVICES, BarrierOp
-from mgn.dialects.mgn.operation import OPERATIONS, TensorOp
+from mgn.dialects.mgn.operation import OPERATIONS, Kind, TensorOp
 from mgn.dialects.types import ELEMENT_TYPES, Family
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.schedules.choose import schedule_for
@@ -344,13 +344,36 @@ def test_a_gpu_puts_many_ids_in_order() -> None:
     assert kinds == [*digit, *digit, "pointwise", "scatter", "scatter"]
 
 
+def scatter_of(kernel: FusedKernelOp) -> TensorOp:
+    """The one scatter of a kernel."""
+    operations = (op for op in kernel.block.ops if isinstance(op, TensorOp))
+    (found,) = (op for op in operations if op.spec.kind is Kind.SCATTER)
+    return found
+
+
+def test_a_sort_of_ids_looks_whether_they_are_in_order() -> None:
+    """The first count counts falls; all that follows is told of them, or picks by them."""
+    for shape in ((1 << 20,), (1 << 16, 64)):
+        count = shape[0]
+        index = [count, *[1] * (len(shape) - 1)]
+        types = [("f32", shape), ("i32", tuple(index)), ("f32", shape)]
+        kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_along(*x, axis=0))
+        first, sums, *rest = pieces(kernel)
+        assert "with_falls = true" in str(first)
+        assert list(sums.inputs) == list(first.outputs)
+        for item in (item for item in rest if item.kind.data != "scan"):
+            assert sums.outputs[0] in item.inputs
+            names = [op.name for op in item.block.ops]
+            assert ("mgn.pick" in names) == (item.kind.data != "order")
+
+
 def test_no_work_item_of_a_gpu_goes_over_a_long_run() -> None:
     """A run of 262,144 ids takes 56 ms by one work-item after the other."""
     for count in (16_384, 1 << 18, 1 << 22):
         types = [("f32", (1000, 64)), ("i32", (count, 1)), ("f32", (count, 64))]
         kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_along(*x, axis=0))
         *_, totals, whole = pieces(kernel)
-        (part,) = (op.values["part"] for op in totals.block.ops if isinstance(op, TensorOp))
+        part = scatter_of(totals).values["part"]
         longest = 2 * (part - 1) + count // part
         assert longest <= 3 * count**0.5, count
         names = [op.name for op in whole.block.ops]
@@ -398,8 +421,7 @@ def test_no_group_of_a_gpu_goes_over_a_long_run(count: int) -> None:
     kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_along(*x, axis=0))
     made = pieces(kernel)
     assert [item.kind.data for item in made[-2:]] == ["reduction", "scatter"]
-    scatter = next(op for op in made[-1].block.ops if isinstance(op, TensorOp))
-    part = scatter.values["part"]
+    part = scatter_of(made[-1]).values["part"]
     assert 2 * part // 2048 + count // part <= count**0.5 / 8
 
 
