@@ -1,5 +1,5 @@
-"""Scatters of drawn sizes as a large GPU would have them, on whichever device there is: by ids in no
-order, and by ids that are in order already or nearly so.
+"""Scatters of drawn sizes as a large GPU would have them, on whichever device there is: by ids in
+no order, and by ids that are in order already or nearly so.
 
 What is added are small whole numbers, so that every order of additions gives the same. NumPy is the
 reference.
