@@ -168,7 +168,7 @@ class EarlyReads:
         elif node.name in MOVES:
             self.visit(node.operands[0], MOVES[node.name](node, index))
         elif node.kind is Kind.ELEMENTWISE:
-            for operand in node.operands:
+            for operand in node.operands[:1] if node.name == PICK else node.operands:
                 self.visit(operand, broadcast_index(index, operand.shape))
 
 

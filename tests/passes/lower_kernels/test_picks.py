@@ -10,7 +10,7 @@ import pytest
 from xdsl.dialects import memref, scf, vector
 from xdsl.ir import Operation
 
-from mgn.dialects.kernel import FuncOp
+from mgn.dialects.kernel import DEVICES, FuncOp
 from tests.support.lower_fixture import (
     FORMS,
     Run,
@@ -96,6 +96,20 @@ def test_what_is_not_picked_is_not_read(kind: str, form: str) -> None:
         assert loads
         for load in loads:
             assert any(way_of(load, test) == way for test in tests), str(load)
+
+
+def test_what_follows_a_product_reads_what_it_picks() -> None:
+    """Nor before the sums are known, where other values are read that a result needs."""
+    types = [("bool", (1, 1)), *(("f32", shape) for shape in ((64, 64), (64, 512), (64, 512)))]
+    kernel = fused_kernel(
+        "contraction", types, lambda b, c, x, w, y: b.pick(c, b.matmul(x, w), b.neg(y))
+    )
+    function = lowered(kernel, DEVICES["nvidia-h200"])
+    tests = {op.cond for op in function.walk() if isinstance(op, scf.IfOp)}
+    loads = loads_of(function, 3)
+    assert loads
+    for load in loads:
+        assert any(way_of(load, test) == 1 for test in tests), str(load)
 
 
 def test_a_condition_that_is_no_input_is_computed_where_it_is_known(
