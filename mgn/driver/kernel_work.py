@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.operations.elements.masks import PICK
 from mgn.dialects.types import element_of
 
 RECURRENCE, ATTENTION = "recurrence", "attention"
@@ -59,9 +60,13 @@ def matrix_unit_of(kernel: FusedKernelOp) -> str:
 
 
 def _input_bytes(argument: SSAValue) -> int:
-    """The bytes of an input, or of what is gathered from it where that is all its use."""
+    """The bytes of an input, or of what is gathered from it where that is all its use; none of one
+    that is read in the place of another.
+    """
     whole = _size(argument.type)
     uses = list(argument.uses)
+    if uses and all(_is_rarely_picked(use.operation, use.index) for use in uses):
+        return 0
     if uses and all(_is_gathered(use.operation, use.index) for use in uses):
         asked = sum(_size(use.operation.results[0].type) for use in uses)
         whole = min(whole, asked)
@@ -70,6 +75,10 @@ def _input_bytes(argument: SSAValue) -> int:
 
 def _is_gathered(op: Operation, index: int) -> bool:
     return isinstance(op, TensorOp) and op.spec.kind is Kind.INDEXING and _data_index(op) == index
+
+
+def _is_rarely_picked(op: Operation, index: int) -> bool:
+    return isinstance(op, TensorOp) and op.spec.name == PICK and index == 2
 
 
 def _data_index(op: TensorOp) -> int:

@@ -149,6 +149,13 @@ def test_the_work_of_a_kernel_is_counted_by_hand() -> None:
     assert far.roofline_seconds(device) == pytest.approx(far.bytes / device.bandwidth)
 
 
+def test_the_work_of_a_pick_is_to_read_one_of_two() -> None:
+    text = "graph g(c: bool[1], x: f32[90], y: f32[90]) { return z = pick(c, x, y) }"
+    optimized = mgn.optimize(mgn.parse(text))
+    kernel = next(op for op in optimized.module.walk() if isinstance(op, FusedKernelOp))
+    assert kernel_work(kernel).bytes == 1 + 2 * 4 * 90
+
+
 def test_a_product_on_the_matrix_unit_is_held_against_the_rate_of_the_unit() -> None:
     size = 512
     text = f"graph g(a: f32[{size}, {size}], b: f32[{size}, {size}]) {{ return y = a @ b }}"
