@@ -1,6 +1,7 @@
 """Whether launches are merged: the words of `resident=` and `--resident`.
 
 In: a word and a device's description. Out: the description that a program is compiled for.
+`MGN_RESIDENT=off` is `off` whatever the word, for described devices too.
 """
 
 from typing import TYPE_CHECKING
@@ -29,10 +30,10 @@ def check_residency(resident: str) -> None:
 def residing(device: "Device", resident: str) -> "Device":
     """The device as a program sees it. Where no launches are to be merged it has no barriers."""
     check_residency(resident)
-    if resident == "off":
+    from mgn.runtime.measurement.barriers import merging_is_on
+
+    if resident == "off" or not merging_is_on():
         return device.with_figures(barrier_cost=0.0)
     if resident == "on" and device.is_cpu and not device.barrier_cost:
-        from mgn.runtime.measurement.barriers import merging_is_on
-
-        return device.with_figures(barrier_cost=OF_ONE_GROUP * merging_is_on())
+        return device.with_figures(barrier_cost=OF_ONE_GROUP)
     return device

@@ -45,6 +45,27 @@ def test_the_result_goes_to_stdout_and_reads_back(mgn_opt: Run) -> None:
     assert first.stderr == ""
 
 
+@pytest.mark.parametrize(("word", "resident"), [("", True), ("on", True), ("off", False)])
+def test_launches_for_a_described_device_are_merged_unless_the_environment_says_off(
+    mgn_opt: Run, monkeypatch: pytest.MonkeyPatch, word: str, resident: bool
+) -> None:
+    monkeypatch.setenv("MGN_RESIDENT", word)
+    text = "graph g(x: f32[1, 64]) { return y = sort(softmax(softmax(x), axis = 0)) }"
+    device = ("--device", "nvidia-h200")
+    outcome = mgn_opt("-f", "mgn", *device, "-p", "default", "-t", "plan", "-", stdin=text)
+    assert outcome.status == 0
+    assert ("plan.resident" in outcome.stdout) is resident
+
+
+def test_a_word_of_the_environment_that_is_neither_on_nor_off_is_named(
+    mgn_opt: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MGN_RESIDENT", "maybe")
+    outcome = mgn_opt("--device", "nvidia-h200", "-", stdin=GOOD)
+    assert one_screen(outcome)
+    assert "MGN_RESIDENT is on or off, not 'maybe'" in outcome.stderr
+
+
 def test_the_input_may_be_mgn_text_on_stdin(mgn_opt: Run) -> None:
     outcome = mgn_opt("-f", "mgn", "-", stdin="graph g(x: f32[4]) { return y = relu(x) }")
     assert outcome.status == 0

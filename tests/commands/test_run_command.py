@@ -208,6 +208,7 @@ def test_what_parameters_alone_decide_is_kept_or_computed_in_each_run(
         (["--inputs", "nowhere.npz"], "nowhere.npz"),
         (["--params", "nowhere.txt"], "parameters are read from .safetensors, .npz, .gguf"),
         (["--emit", "fushion"], "did you mean 'fusion'?"),
+        (["--emit", "plan", "--device", "abacus"], "compiles for these, too: nvidia-h200"),
         (["--outputs", "out.txt"], "--outputs takes a file name that ends in .npz"),
         (["--dim", "N=99999999999"], "the inputs of graph 'affine' take 1490 GiB, and"),
         (["--dim", "N=4", "--dim", "N=5"], "--dim gives 'N' two sizes"),

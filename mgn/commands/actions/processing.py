@@ -126,11 +126,12 @@ class _Run:
         if self.device is None:
             return
         from mgn.dialects.kernel.device import DEVICES
+        from mgn.driver.residency import residing
 
         if self.device not in DEVICES:
             known = ", ".join(DEVICES)
             raise UsageError(f"--device: unknown device '{self.device}'; there are {known}")
-        module.attributes["mgn.device"] = DEVICES[self.device].to_attribute()
+        module.attributes["mgn.device"] = residing(DEVICES[self.device], "auto").to_attribute()
 
     def _timed(self, name: str, step: Callable[[], _Result]) -> _Result:
         start = time.perf_counter()

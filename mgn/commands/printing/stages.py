@@ -116,7 +116,8 @@ def device_of(selector: str) -> Device:
         return DEVICES[selector]
     try:
         return describe_device(choose(selector))
-    except DeviceError:
+    except DeviceError as error:
         if selector not in ("auto", "cpu"):
-            raise
+            described = ", ".join(name for name in DEVICES if name != "cpu")
+            raise DeviceError(f"{error}\n--emit compiles for these, too: {described}") from None
         return DEVICES["cpu"]
