@@ -14,6 +14,9 @@ from mgn.passes.kernels.rows import RowSpace
 
 EXTREMES = ("max_reduce", "min_reduce")
 
+TRIP_BYTES = 4
+"""Bytes of the number of a trip through a row."""
+
 
 def sought_by(node: Node) -> Node | None:
     """The extreme that is sought by a reduction, if it is such a one."""
@@ -44,24 +47,32 @@ def _extreme_of(test: Node, left: Node, right: Node) -> Node | None:
     return None
 
 
-def noted_extremes(stages: Sequence[Sequence[Node]], space: RowSpace) -> list[Node]:
-    """Extremes of rows that are found alone, and whose first place is all that another reduction,
-    alone too, seeks.
+def first_places(stages: Sequence[Sequence[Node]], space: RowSpace) -> dict[Node, Node]:
+    """Reductions that seek the first place of a row's extreme and nothing else, each with its
+    extreme. Both are found alone.
     """
     alone = [nodes[0] for nodes in stages if len(nodes) == 1]
-    return [extreme for node in alone if (extreme := _first_place_of(node, space)) in alone]
+    sought = [(node, _whose_first_place(node, space)) for node in alone]
+    return {node: extreme for node, extreme in sought if extreme is not None and extreme in alone}
 
 
-def _first_place_of(node: Node, space: RowSpace) -> Node | None:
+def _whose_first_place(node: Node, space: RowSpace) -> Node | None:
     """The extreme whose first place in its row a reduction seeks, NaN counted as one, if it is such
     a reduction.
     """
     extreme = sought_by(node)
-    if extreme is None or node.name != "min_reduce":
+    if extreme is None or node.name != "min_reduce" or node.operands[0].shape != space.shape:
         return None
     test, place, _ = node.operands[0].operands
-    if place.name != "iota" or len(place.shape) != len(space.shape):
+    if not _is_place(place, space):
         return None
-    if tuple(space.reduced) != (place.values["axis"],) or not space.is_full(node.operands[0]):
-        return None
-    return extreme if test.name == "logical_or" or not extreme.element.is_float else None
+    tells_nan = any(part.name == "isnan" for part in test.operands)
+    return extreme if tells_nan or not extreme.element.is_float else None
+
+
+def _is_place(node: Node, space: RowSpace) -> bool:
+    """Whether a value is the place of each element in its row, in integers that count trips too."""
+    if node.name != "iota" or node.element.is_float or node.element.bytes < TRIP_BYTES:
+        return False
+    axis, before = node.values["axis"], len(space.shape) - len(node.shape)
+    return space.reduced == (axis + before,) and node.shape[axis] == space.length

@@ -23,7 +23,7 @@ from mgn.passes.kernels.rows import (
     row_space,
     stages_of,
 )
-from mgn.passes.kernels.sought import noted_extremes, sought_by
+from mgn.passes.kernels.sought import first_places, sought_by
 from mgn.passes.lower_kernels.core.long_sums import long_loop
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
@@ -77,7 +77,7 @@ class _Grouped:
             code.effect(kernel.CommitCopiesOp, [])
         met = dict[Node, tuple[SSAValue, SSAValue]]()
         stages = stages_of(self.job.body, space).reductions
-        self.noting = noted_extremes(stages, space) if sizes.by_row else ()
+        self.first_places = first_places(stages, space) if sizes.by_row else {}
         for number, reductions in enumerate(stages):
             self.waits = self.stash is not None and number == 0
             stage = Stage(code, reductions)
@@ -113,7 +113,8 @@ class _Grouped:
         """
         code, (node, *others) = self.code, stage.nodes
         extreme = sought_by(node)
-        if extreme in self.noted:
+        if node in self.first_places:
+            extreme = self.first_places[node]
             return self._place(stage, extreme, met[extreme][1])
         if others or extreme is None or extreme not in met or not self.sizes.by_row:
             return self._walk(stage)
@@ -147,7 +148,7 @@ class _Grouped:
         """
         code, sizes = self.code, self.sizes
         held = stage.start(sizes.width)
-        notes, count = stage.nodes[0] in self.noting, len(held)
+        notes, count = stage.nodes[0] in self.first_places.values(), len(held)
         if notes:
             held.append(code.constant(0, i32, sizes.width))
 

@@ -18,7 +18,7 @@ from mgn.passes.kernels.rows import (
     elements_in_line,
     stages_of,
 )
-from mgn.passes.kernels.sought import noted_extremes
+from mgn.passes.kernels.sought import first_places
 from mgn.passes.schedules.core.schedule import Entries, Request
 
 NAMES = ("rows", "shares", "by_row", "width", "kept", "stashed")
@@ -108,7 +108,7 @@ def grouping(request: Request, space: RowSpace) -> Grouping:
     most = READ_KEPT if _only_reads(request, space) else KEPT_ELEMENTS
     if trips * sizes.width > most:
         stages = stages_of(request.body, space).reductions
-        again = len(stages) > 1 + len(noted_extremes(stages, space))
+        again = len(stages) > 1 + len(first_places(stages, space))
         again |= any(space.is_full(node) for node in request.body.written)
         sizes.kept = most // sizes.width if again and sizes.by_row else 0
     sizes.stashed = _stashed(request, space, sizes, trips - sizes.kept)

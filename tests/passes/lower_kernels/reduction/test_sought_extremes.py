@@ -60,6 +60,86 @@ def test_the_place_of_an_extreme_is_found_among_ties_and_special_values(
     check_all(cl_queue, runs, same_values)
 
 
+def from_the_first(b: Any, x: Any, tells_nan: bool, beside: bool = False) -> list[Any]:
+    """The first index of the row's largest element, and how far behind it others are: another
+    reduction, alone or not, that seeks an extreme whose first place is noted.
+    """
+    first = seeking(b, x, "max_reduce", tells_nan)
+    largest = b.max_reduce(x, axis=[1], keepdims=True)
+    test = b.eq(x, largest)
+    if tells_nan:
+        test = b.logical_or(test, b.isnan(x))
+    behind = b.sub(b.iota([1, x.type.get_shape()[1]], axis=1), b.reshape(first, [-1, 1]))
+    far = b.where(test, behind, b.full([], -(2**31), T="i32"))
+    return [first, b.max_reduce(far, axis=[1]), *([b.sum(behind, axis=[1])] if beside else [])]
+
+
+def not_told(b: Any, x: Any) -> Any:
+    """The first index of the row's largest element, and none where that is NaN."""
+    largest = b.max_reduce(x, axis=[1], keepdims=True)
+    test = b.logical_or(b.eq(x, largest), b.eq(largest, x))
+    order = b.iota([1, x.type.get_shape()[1]], axis=1)
+    return b.min_reduce(b.where(test, order, b.full([], 2**31 - 1, T="i32")), axis=[1])
+
+
+def one_for_all(b: Any, x: Any) -> Any:
+    """The least of what is 0 for each element."""
+    rows, _ = x.type.get_shape()
+    test = b.eq(x, b.max_reduce(x, axis=[1], keepdims=True))
+    order = b.iota([rows, 1], axis=1)
+    return b.min_reduce(b.where(test, order, b.full([], 2**31 - 1, T="i32")), axis=[1])
+
+
+def counted_in(element: str, other: float, shape: Callable[[int, int], list[int]]) -> Any:
+    """Seeks the first place of the largest element in an element type."""
+
+    def build(b: Any, x: Any) -> Any:
+        test = b.logical_or(b.eq(x, b.max_reduce(x, axis=[1], keepdims=True)), b.isnan(x))
+        order = b.iota(shape(*x.type.get_shape()), axis=-1, T=element)
+        return b.min_reduce(b.where(test, order, b.full([], other, T=element)), axis=[1])
+
+    return build
+
+
+def test_what_else_an_extreme_is_sought_for_is_no_first_place(cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
+    for shape in ((4, 7), (3, 300), (2, 9001)):
+        x = np.array(draw("f32", shape, 1)).round()
+        x[0, shape[1] // 2 :: 3] = np.nan
+        for name, build in {
+            "behind it": lambda b, x: from_the_first(b, x, True),
+            "behind it, and a sum": lambda b, x: from_the_first(b, x, True, True),
+            "not of NaN": not_told,
+            "one for all": one_for_all,
+        }.items():
+            runs += forms_of(kernel_of("f32", shape, build), [x], f"{name} {shape}")
+        numbers = (x.shape[1] - np.arange(x.size).reshape(shape) % 5).astype(np.int32)
+        kernel = kernel_of("i32", shape, lambda b, x: from_the_first(b, x, False))
+        runs += forms_of(kernel, [numbers], f"behind it, of i32 {shape}")
+    check_all(cl_queue, runs, same_values)
+
+
+@pytest.mark.parametrize(
+    ("element", "other", "columns"),
+    [("i32", 2**31 - 1, 301), ("i64", 2**63 - 1, 301), ("u32", 2**32 - 1, 301), ("u8", 255, 200),
+     ("i8", 127, 99), ("i16", 2**15 - 1, 301), ("f32", np.inf, 301), ("f64", np.inf, 301),
+     ("f16", np.inf, 301)],
+)  # fmt: skip
+def test_places_are_counted_in_any_element_type(
+    element: str,
+    other: float,
+    columns: int,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    x = np.array(draw("f32", (5, columns), 2)).round()
+    x[2, columns // 2 :] = np.nan
+    runs: list[Run] = []
+    for shape in (lambda _, n: [1, n], lambda m, n: [m, n], lambda _, n: [n]):
+        kernel = kernel_of("f32", x.shape, counted_in(element, other, shape))
+        runs += forms_of(kernel, [x], element)
+    check_all(cl_queue, runs, same_values)
+
+
 def turned(b: Any, x: Any) -> Any:
     """The largest of the negatives of the elements that are the row's largest one."""
     largest = b.max_reduce(x, axis=[1], keepdims=True)
