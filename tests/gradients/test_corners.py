@@ -91,6 +91,15 @@ def test_max_pool_sends_all_to_the_first_maximum() -> None:
     np.testing.assert_array_equal(values_of(text, {"x": x})["g"], wanted)
 
 
+def test_an_adaptive_maximum_is_shared_evenly_in_windows_of_any_length() -> None:
+    text = """graph g(x: f64[1, 1, 5, 1]) {
+      y = adaptive_max_pool2d(x, [3, 1])
+      return g = grad(sum(y * constant([[[[6.0], [60.0], [600.0]]]], T = f64)), x)
+    }"""
+    found = values_of(text, {"x": np.zeros((1, 1, 5, 1))})["g"]
+    np.testing.assert_allclose(found.reshape(-1), [3.0, 23.0, 20.0, 320.0, 300.0], rtol=1e-12)
+
+
 def test_average_pooling_divides_by_the_count_of_the_forward() -> None:
     text = """graph g(x: f64[1, 1, 3]) {
       return g = grad(sum(avg_pool1d(x, 2, stride = 2, padding = 1, count_include_pad = COUNT)), x)

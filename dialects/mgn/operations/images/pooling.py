@@ -104,15 +104,17 @@ def _max_pool(
     ceil_mode: bool,
 ) -> SSAValue:
     sides = overhang(shape_of(x)[2:], kernel, stride, padding, dilation, ceil_mode)
-    dtype = element_type_of(x).dtype
-    assert dtype is not None
-    x = surrounded(b, x, sides, _plain(neutral_maximum(np.dtype(dtype))))
+    x = surrounded(b, x, sides, _least(x))
     axes = len(kernel)
     found = elements_first(b, b.windows(x, kernel, stride, dilation), axes)
     return b.max_reduce(found, axis=tuple(range(2, 2 + axes)))
 
 
-def _plain(number: Any) -> float | int:
+def _least(x: SSAValue) -> float | int:
+    """What is no larger than any element that x may have."""
+    dtype = element_type_of(x).dtype
+    assert dtype is not None
+    number = neutral_maximum(np.dtype(dtype))
     return number if isinstance(number, float) else int(number)
 
 
@@ -219,12 +221,6 @@ class _Bins:
     ids: np.ndarray
     inside: np.ndarray
 
-    @property
-    def own(self) -> np.ndarray:
-        """The elements of each window; the last again where others have more."""
-        last = np.where(self.inside, self.ids, 0).max(1, keepdims=True)
-        return np.minimum(self.ids, last).astype(np.int32)
-
 
 def _bins(size: int, count: int) -> _Bins:
     starts = [i * size // count for i in range(count)]
@@ -266,14 +262,22 @@ def adaptive_avg_pool2d(b: Emitter, x: SSAValue, size: Ints) -> SSAValue:
         found = elements_first(b, b.windows(x, kernel, kernel), 2)
         return b.div(b.sum(found, axis=(2, 3)), float(prod(kernel)))
     rows, columns = (_bins(n, m) for n, m in zip(shape[2:], size, strict=True))
+    dtype = element_type_of(x).dtype
+    number = np.multiply.outer(rows.inside.sum(1), columns.inside.sum(1)).astype(dtype)
+    total = b.sum(_of_bins(b, x, rows, columns, 0.0), axis=(3, 5))
+    return b.div(total, b.constant_array(number))
+
+
+def _of_bins(
+    b: Emitter, x: SSAValue, rows: _Bins, columns: _Bins, outside: float | int
+) -> SSAValue:
+    """The elements of each window, and another number where other windows have more."""
     found = b.gather(x, b.constant_array(rows.ids), axis=2)
     found = b.gather(found, b.constant_array(columns.ids), axis=4)
     inside = b.logical_and(
         b.constant_array(rows.inside[:, :, None, None]), b.constant_array(columns.inside)
     )
-    dtype = element_type_of(x).dtype
-    number = np.multiply.outer(rows.inside.sum(1), columns.inside.sum(1)).astype(dtype)
-    return b.div(b.sum(b.where(inside, found, 0.0), axis=(3, 5)), b.constant_array(number))
+    return b.where(inside, found, outside)
 
 
 @composite(
@@ -293,5 +297,4 @@ def adaptive_max_pool2d(b: Emitter, x: SSAValue, size: Ints) -> SSAValue:
         kernel = tuple(n // m for n, m in zip(shape[2:], size, strict=True))
         return b.max_reduce(elements_first(b, b.windows(x, kernel, kernel), 2), axis=(2, 3))
     rows, columns = (_bins(n, m) for n, m in zip(shape[2:], size, strict=True))
-    found = b.gather(x, b.constant_array(rows.own), axis=2)
-    return b.max_reduce(b.gather(found, b.constant_array(columns.own), axis=4), axis=(3, 5))
+    return b.max_reduce(_of_bins(b, x, rows, columns, _least(x)), axis=(3, 5))
