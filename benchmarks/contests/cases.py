@@ -194,10 +194,10 @@ def attention(batch: int, heads: int, rows: int, size: int, precision: str = "f3
         f"{{ return y = attention(q, k, v, heads = {heads}, causal = true) }}",
         {"q": shape, "k": shape, "v": shape},
         lambda q, k, v: _merged(
-            _attention(*(_split(rounded(x), heads).swapaxes(1, 2) for x in (q, k, v)))
+            _attention(*(split_heads(rounded(x), heads).swapaxes(1, 2) for x in (q, k, v)))
         ),
         lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(
-            *(_split(x, heads).transpose(1, 2) for x in (q, k, v)), is_causal=True
+            *(split_heads(x, heads).transpose(1, 2) for x in (q, k, v)), is_causal=True
         ).transpose(1, 2),
         4 * stored_bytes(stored) * batch * rows * width,
         2 * batch * rows * rows * width,
@@ -235,10 +235,10 @@ def decoding(heads: int, keys: int, size: int, precision: str = "f32") -> Case:
         f"{{ return y = attention(q, k, v, heads = {heads}) }}",
         {"q": (1, 1, width), "k": (1, keys, width), "v": (1, keys, width)},
         lambda q, k, v: _merged(
-            _attention(*(_split(rounded(x), heads).swapaxes(1, 2) for x in (q, k, v)), False)
+            _attention(*(split_heads(rounded(x), heads).swapaxes(1, 2) for x in (q, k, v)), False)
         ),
         lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(
-            *(_split(x, heads).transpose(1, 2) for x in (q, k, v))
+            *(split_heads(x, heads).transpose(1, 2) for x in (q, k, v))
         ).transpose(1, 2),
         2 * stored_bytes(stored) * (keys + 1) * width,
         4 * keys * width,
@@ -247,7 +247,7 @@ def decoding(heads: int, keys: int, size: int, precision: str = "f32") -> Case:
     )
 
 
-def _split(x: Any, heads: int) -> Any:
+def split_heads(x: Any, heads: int) -> Any:
     """`[batch, rows, heads * size]` as `[batch, rows, heads, size]`, of any library."""
     return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contests.cases import STORED, Case, rounding, stored_bytes, suffix
+from benchmarks.contests.cases import STORED, Case, rounding, split_heads, stored_bytes, suffix
 
 
 def grouped_attention(
@@ -18,10 +18,12 @@ def grouped_attention(
     size: int,
     precision: str = "f32",
 ) -> Case:
-    """Causal attention of `heads[0]` heads that share the keys of `heads[1]`.
+    """Causal attention of `heads[0]` heads that share the keys of `heads[1]`, of one query or of as
+    many as keys: PyTorch's mask of others begins with the first key.
 
     As many scores are counted as there are keys that a query sees.
     """
+    assert rows in (1, keys), "one query, or as many as keys"
     of_queries, of_keys = heads
     stored, rounded = STORED[precision], rounding(precision)
     query, key = (batch, rows, of_queries * size), (batch, keys, of_keys * size)
@@ -29,7 +31,7 @@ def grouped_attention(
     read = batch * size * (2 * rows * of_queries + 2 * keys * of_keys)
 
     def in_torch(torch: Any, q: Any, k: Any, v: Any) -> Any:
-        parts = (_by_head(q, of_queries), _by_head(k, of_keys), _by_head(v, of_keys))
+        parts = (split_heads(q, of_queries), split_heads(k, of_keys), split_heads(v, of_keys))
         found = torch.nn.functional.scaled_dot_product_attention(
             *(part.transpose(1, 2) for part in parts), is_causal=rows == keys, enable_gqa=True
         )
@@ -67,10 +69,6 @@ def _attended(
             weights = np.exp(scores - scores.max(-1, keepdims=True))
             found[item, :, own] = weights @ v[item, :, shared] / weights.sum(-1, keepdims=True)
     return found
-
-
-def _by_head(x: Any, heads: int) -> Any:
-    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads)
 
 
 def argmax(rows: int, columns: int) -> Case:

@@ -66,6 +66,11 @@ def test_a_case_is_the_same_in_mgn_and_numpy_and_a_wrong_result_is_found(case: C
         contestants.check(case, arrays, np.where(np.isfinite(found), found * 1.01 + 0.1, found))
 
 
+def test_some_queries_of_more_keys_are_no_case_as_pytorch_masks_others() -> None:
+    with pytest.raises(AssertionError, match="as many as keys"):
+        language_model_cases.grouped_attention(1, (4, 2), 3, 9, 8)
+
+
 def test_tinygrad_computes_the_same_where_it_is_installed() -> None:
     pytest.importorskip("tinygrad")
     needs_device()

@@ -82,12 +82,33 @@ def not_told(b: Any, x: Any) -> Any:
     return b.min_reduce(b.where(test, order, b.full([], 2**31 - 1, T="i32")), axis=[1])
 
 
+def last(b: Any, x: Any) -> Any:
+    """The last index of the row's largest element."""
+    test = b.logical_or(b.eq(x, b.max_reduce(x, axis=[1], keepdims=True)), b.isnan(x))
+    order = b.iota([1, x.type.get_shape()[1]], axis=1)
+    return b.max_reduce(b.where(test, order, b.full([], -(2**31), T="i32")), axis=[1])
+
+
 def one_for_all(b: Any, x: Any) -> Any:
     """The least of what is 0 for each element."""
     rows, _ = x.type.get_shape()
-    test = b.eq(x, b.max_reduce(x, axis=[1], keepdims=True))
+    test = b.logical_or(b.eq(x, b.max_reduce(x, axis=[1], keepdims=True)), b.isnan(x))
     order = b.iota([rows, 1], axis=1)
     return b.min_reduce(b.where(test, order, b.full([], 2**31 - 1, T="i32")), axis=[1])
+
+
+def beside_a_sum(b: Any, x: Any) -> list[Any]:
+    """The first index of the largest element, which one walk finds with a sum."""
+    number = b.iota([1, x.type.get_shape()[1]], axis=1)
+    known = b.cast(b.logical_not(b.isnan(x)), T="i32")
+    return [b.sum(b.mul(known, number), axis=[1]), seeking(b, x)]
+
+
+def before_a_sum(b: Any, x: Any) -> list[Any]:
+    """The first index of the largest element, and a sum that may be found with it."""
+    largest = b.max_reduce(x, axis=[1], keepdims=True)
+    equal = b.cast(b.logical_or(b.eq(x, largest), b.isnan(x)), T="i32")
+    return [seeking(b, x), b.sum(equal, axis=[1])]
 
 
 def counted_in(element: str, other: float, shape: Callable[[int, int], list[int]]) -> Any:
@@ -110,12 +131,33 @@ def test_what_else_an_extreme_is_sought_for_is_no_first_place(cl_queue: Any) -> 
             "behind it": lambda b, x: from_the_first(b, x, True),
             "behind it, and a sum": lambda b, x: from_the_first(b, x, True, True),
             "not of NaN": not_told,
+            "the last": last,
+            "beside a sum": beside_a_sum,
+            "before a sum": before_a_sum,
             "one for all": one_for_all,
         }.items():
             runs += forms_of(kernel_of("f32", shape, build), [x], f"{name} {shape}")
         numbers = (x.shape[1] - np.arange(x.size).reshape(shape) % 5).astype(np.int32)
         kernel = kernel_of("i32", shape, lambda b, x: from_the_first(b, x, False))
         runs += forms_of(kernel, [numbers], f"behind it, of i32 {shape}")
+    check_all(cl_queue, runs, same_values)
+
+
+def test_places_are_found_along_columns_and_in_rows_of_many_trips(
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    def of_columns(b: Any, x: Any) -> Any:
+        rows, _ = x.type.get_shape()
+        test = b.eq(x, b.max_reduce(x, axis=[0], keepdims=True))
+        test = b.logical_or(test, b.isnan(x))
+        order = b.iota([rows, 1], axis=0)
+        return b.min_reduce(b.where(test, order, b.full([], 2**31 - 1, T="i32")), axis=[0])
+
+    runs: list[Run] = []
+    for shape, build in (((700, 40), of_columns), ((33, 7), of_columns), ((1, 140_001), seeking)):
+        x = np.array(draw("f32", shape, 3)).round()
+        x[shape[0] // 2, shape[1] // 2] = np.nan
+        runs += forms_of(kernel_of("f32", shape, build), [x], f"{shape}")
     check_all(cl_queue, runs, same_values)
 
 
@@ -156,6 +198,7 @@ def test_only_who_has_met_the_extreme_looks_again_and_nobody_for_its_first_place
     looks_again, walks = {}, {}
     for name, build in (
         ("place", seeking),
+        ("place in a line", counted_in("i32", 2**31 - 1, lambda _, columns: [columns])),
         (
             "place of another",
             lambda b, x: seeking(b, b.add(x, b.max_reduce(x, axis=[1], keepdims=True))),
@@ -167,5 +210,6 @@ def test_only_who_has_met_the_extreme_looks_again_and_nobody_for_its_first_place
         loops = [op for op in function.walk() if op.name == "scf.for"]
         looks_again[name] = any(isinstance(op.parent_op(), scf.IfOp) for op in loops)
         walks[name] = len(loops)
-    assert looks_again == {"place": False, "place of another": False, "value": True, "below": False}
-    assert walks == {"place": 1, "place of another": 2, "value": 2, "below": 2}
+    assert [name for name, again in looks_again.items() if again] == ["value"]
+    once = {"place": 1, "place in a line": 1}
+    assert walks == {**once, "place of another": 2, "value": 2, "below": 2}
