@@ -18,6 +18,7 @@ from tests.support.lower_fixture import (
     fused_kernel,
     lowered,
     same_values,
+    scheduled,
 )
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
@@ -211,5 +212,10 @@ def test_only_who_has_met_the_extreme_looks_again_and_nobody_for_its_first_place
         looks_again[name] = any(isinstance(op.parent_op(), scf.IfOp) for op in loops)
         walks[name] = len(loops)
     assert [name for name, again in looks_again.items() if again] == ["value"]
+    kept = [
+        scheduled(kernel_of("f32", (700, 40_001), build), GPU_ON_CPU)["kept"]
+        for build in (seeking, turned)
+    ]
+    assert kept[0] == 0 < kept[1]
     once = {"place": 1, "place in a line": 1}
     assert walks == {**once, "place of another": 2, "value": 2, "below": 2}

@@ -157,6 +157,7 @@ def test_long_runs_are_put_together_of_parts(
         ("bf16", "i16", (2, 6, 8), 1, 1023, False, 16, 1), ("u8", "u8", (5,), 0, 257, True, 64, 2),
         ("f16", "i32", (1, 64), 0, 4099, False, 64, 1), ("i64", "i32", (2, 9), 1, 900, True, 7, 8),
         ("f32", "i32", (6, 4), 0, 60, False, 64, 2), ("f32", "i32", (40, 12), 0, 999, False, 8, 40),
+        ("f32", "i32", (6, 4), 0, 900, False, 512, 6), ("i64", "i32", (6, 3), 0, 999, True, 512, 6),
     ):  # fmt: skip
         x, numbers, src = arrays_of(element, ids, shape, axis, count, own, count)
         numbers = np.sort(numbers.clip(0, min(places, shape[axis]) - 1), axis)
