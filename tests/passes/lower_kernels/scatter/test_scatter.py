@@ -382,15 +382,29 @@ def test_no_work_item_of_a_gpu_goes_over_a_long_run() -> None:
 
 
 def test_work_items_share_runs_where_they_would_wait_and_there_are_others_to_spare() -> None:
-    def sharers(places: int, count: int, size: int) -> Any:
+    def sharers(places: int, count: int, size: int, most: int = 1024) -> Any:
         shapes = (("f32", (places, size)), ("i32", (places + 1, 1)), ("i32", (count, 1)))
         types = [*shapes, ("f32", (count, size))]
         kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_runs(*x, axis=0))
-        return schedule_for(kernel, DEVICES["nvidia-h200"]).values["sharers"]
+        device = DEVICES["nvidia-h200"].with_figures(max_work_group_size=most)
+        return schedule_for(kernel, device).values["sharers"]
 
     assert sharers(1000, 1 << 18, 64) >= 8
     assert sharers(1 << 18, 1 << 18, 64) == 1
+    assert sharers(1 << 16, 1 << 20, 64) == 1
+    assert sharers(100, 300, 4) == 1
     assert sharers(1, 4000, 64) == 32
+    assert sharers(1, 4000, 64, most=16) == 16
+
+
+def test_shared_runs_leave_the_sign_of_a_zero(cl_queue: Any) -> None:  # noqa: F811
+    x, src = np.full((3, 8), -0.0, np.float32), np.full((40, 8), -0.0, np.float32)
+    bounds = np.array([[0], [0], [35], [40]], np.int32)
+    order = np.arange(40, dtype=np.int32)[:, None]
+    types = [("f32", x.shape), ("i32", bounds.shape), ("i32", order.shape), ("f32", src.shape)]
+    kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_runs(*x, axis=0))
+    (total,) = run(cl_queue, kernel, [x, bounds, order, src], GPU_ON_CPU, sharers=8)
+    assert np.signbit(total).all()
 
 
 def test_a_gpu_looks_at_few_ids_as_they_are() -> None:
