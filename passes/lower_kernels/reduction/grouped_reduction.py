@@ -112,10 +112,10 @@ class _Grouped:
         parts and totals of stages before.
         """
         code, (node, *others) = self.code, stage.nodes
-        extreme = sought_by(node)
         if node in self.first_places:
             extreme = self.first_places[node]
             return self._place(stage, extreme, met[extreme][1])
+        extreme = sought_by(node)
         if others or extreme is None or extreme not in met or not self.sizes.by_row:
             return self._walk(stage)
         part, total = met[extreme]

@@ -162,6 +162,28 @@ def test_places_are_found_along_columns_and_in_rows_of_many_trips(
     check_all(cl_queue, runs, same_values)
 
 
+def without_the_largest(b: Any, x: Any) -> list[Any]:
+    """A row without its largest element, whose place is given besides."""
+    place = b.reshape(seeking(b, x), [-1, 1])
+    there = b.eq(b.iota([1, x.type.get_shape()[1]], axis=1), place)
+    return [b.where(there, 0.0, x), place]
+
+
+def test_places_are_found_in_rows_of_which_local_memory_keeps_a_part(
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    runs: list[Run] = []
+    for number, place in enumerate((0, 5000, 9500, 19_998)):
+        x = np.array(draw("f32", (1, 20_000), number)).clip(-3, 3)
+        x[0, place:] = np.nan if number % 2 else 4.0
+        kernel = kernel_of("f32", x.shape, without_the_largest)
+        kept = {"stash_memory": 32 * 1024}
+        runs.append(Run(kernel, [x], GPU_ON_CPU, kept, f"from {place} on"))
+        values = scheduled(kernel, GPU_ON_CPU, **kept)
+        assert 0 < values["stashed"] < 20_000 // (values["shares"] * values["width"])
+    check_all(cl_queue, runs, same_values)
+
+
 @pytest.mark.parametrize(
     ("element", "other", "columns"),
     [("i32", 2**31 - 1, 301), ("i64", 2**63 - 1, 301), ("u32", 2**32 - 1, 301), ("u8", 255, 200),
