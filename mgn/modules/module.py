@@ -12,7 +12,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
+from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError, spelled
 from mgn.dialects.mgn.states import state_accesses, states_of
 from mgn.dialects.mgn.structure import GraphOp, ReadOp, graphs_of, parameters_of
 from mgn.dialects.types import spelling
@@ -156,7 +156,9 @@ class Module:
         if not self.graphs:
             raise MgnError("the program has no graph")
         if len(self.graphs) != 1:
-            raise MgnError(f"which graph? The program's graphs are: {', '.join(self.graphs)}")
+            said = spelled("graph='…'", "--graph NAME")
+            names = ", ".join(self.graphs)
+            raise MgnError(f"which graph? The program's graphs are: {names}; say one with {said}")
         return self.graphs[0]
 
     def __repr__(self) -> str:

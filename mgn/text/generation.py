@@ -14,7 +14,7 @@ import numpy as np
 
 from mgn.api import compile
 from mgn.codegen.launch_plan import BufferKind, BufferPlan, OutputPlan
-from mgn.diagnostics import MgnError, WrongType
+from mgn.diagnostics import MgnError, WrongType, spelled
 from mgn.executable import Executable
 from mgn.program import Program
 from mgn.runtime.launching.device_arrays import DeviceArray
@@ -51,7 +51,10 @@ def generate(
     prompt, ends = _as_ids("a prompt", ids), frozenset(_as_ids("stop_ids", stop_ids))
     model = LanguageModel(lm)
     if not model.has_logits and not sampling.is_plain:
-        raise MgnError(f"the graphs return no '{LOGITS}', so only the most likely token is known")
+        plain = spelled("temperature=0 alone", "--temperature 0 alone")
+        raise MgnError(
+            f"the graphs return no '{LOGITS}', so only the most likely token is known: give {plain}"
+        )
     most = model.check(prompt, tokens)
     return _steps(model, prompt, most, sampling, ends)
 

@@ -75,7 +75,7 @@ def test_what_is_no_program_is_told_so(program: Any) -> None:
 
 
 def test_the_graph_must_be_clear() -> None:
-    with pytest.raises(mgn.MgnError, match=r"which graph.*affine, twice"):
+    with pytest.raises(mgn.MgnError, match=r"which graph.*affine, twice; say one with graph="):
         mgn.optimize(mgn.parse(TEXT))
     with pytest.raises(mgn.DiagnosticsError, match="there is no graph 'afine'"):
         mgn.optimize(mgn.parse(TEXT), "afine")
