@@ -44,7 +44,9 @@ class Accesses:
 
 @dataclass
 class _Part:
-    """Bytes of a place that the same launches touched last, each by its number, -1 for none."""
+    """Bytes of a place that the same launches touched last, each by its number or that of its span,
+    -1 for none.
+    """
 
     start: int
     end: int
@@ -82,10 +84,10 @@ class _Touched:
             self._everywhere.add(number)
         for item in launch.reads:
             for part in self._within(item):
-                part.reader = number
+                part.reader = max(part.reader, number)
         for item in launch.writes:
             for part in self._within(item):
-                part.writer = number
+                part.writer = max(part.writer, number)
 
     def _within(self, item: Range) -> list[_Part]:
         """The parts that make up a range, which are cut where it begins and ends."""
@@ -143,6 +145,21 @@ def next_barriers(launches: Sequence[Accesses]) -> list[int]:
             end += 1
         found.append(end)
     return found
+
+
+def in_early_spans(launches: Sequence[Accesses], movable: Sequence[bool]) -> list[int]:
+    """An order of launches, by their numbers, in which what is movable stands first in the first
+    span that may have it. All others stay in their order, and no more barriers are needed.
+    """
+    touched, spans, current = _Touched(), list[int](), 0
+    for launch, may_move in zip(launches, movable, strict=True):
+        span = touched.last(launch) + 1
+        if not may_move or span > current:
+            current = span = max(span, current)
+        touched.add(span, launch)
+        spans.append(span)
+    numbers = range(len(launches))
+    return sorted(numbers, key=lambda number: (spans[number], not movable[number], number))
 
 
 def _range(value: SSAValue) -> Range | None:

@@ -18,7 +18,8 @@ After:
 A barrier stands where a launch touches bytes that one since the last barrier has written, or writes
 bytes that one has read: those of the arena count by where they lie, whatever value lies there.
 Small launches with a barrier on either side are done by each group for itself, and marked
-`{everywhere}`: then no barrier stands behind them.
+`{everywhere}`: then no barrier stands behind them. Small launches that hang on little are moved up
+to the first span that may have them.
 
 A launch costs the host the device's `launch_cost`, and the device a little; a barrier costs its
 `barrier_cost`. A stage takes longer than its kernel alone where a resident launch holds fewer
@@ -48,8 +49,10 @@ from mgn.dialects.plan.steps import LaunchOp, OutputOp
 from mgn.passes.merge_launches.accesses import (
     Accesses,
     accesses,
+    in_early_spans,
     next_barriers,
 )
+from mgn.passes.merge_launches.moves import Places, is_movable, places_in, put_in_order
 from mgn.passes.merge_launches.prices import (
     BEGIN,
     FAR,
@@ -114,7 +117,8 @@ class _Merger:
         self._taken = {op.sym_name.data for op in program.residents} | kernels.keys()
 
     def merge(self) -> None:
-        runs = [run for run in self._runs() if run]
+        stand = places_in(self._program.body.block)
+        runs = [self._in_early_spans(run, stand) for run in self._runs() if run]
         touched = [[accesses(launch, self._kernels) for launch in run] for run in runs]
         for run, places in zip(runs, touched, strict=True):
             self._repeat(run, places)
@@ -175,6 +179,14 @@ class _Merger:
     def _writes_states(self, op: LaunchOp) -> bool:
         return any(isinstance(value.owner, NextOp) for value in op.arguments)
 
+    def _in_early_spans(self, run: list[LaunchOp], places: Places) -> list[LaunchOp]:
+        """The launches of a run. Small ones that hang on little are moved up to others that may be
+        of one span with them: behind those they would be launches of their own.
+        """
+        touched = [accesses(launch, self._kernels) for launch in run]
+        movable = [self._is_small(launch) and is_movable(launch, run[0], places) for launch in run]
+        return put_in_order(run, in_early_spans(touched, movable), places)
+
     def _stage(self, launch: LaunchOp) -> Stage:
         name = launch.kernel_name
         cost = self._cost(name)
@@ -211,9 +223,11 @@ class _Merger:
 
     def _may_repeat(self, launch: LaunchOp, touched: Accesses) -> bool:
         """Whether a launch is small, and leaves the same when it runs again."""
+        return self._is_small(launch) and touched.can_repeat
+
+    def _is_small(self, launch: LaunchOp) -> bool:
         cost = self._cost(launch.kernel_name)
-        small = cost.items <= MOST_REPEATED_ITEMS and cost.moved <= MOST_REPEATED
-        return small and touched.can_repeat
+        return cost.items <= MOST_REPEATED_ITEMS and cost.moved <= MOST_REPEATED
 
     def _cost(self, name: str) -> KernelCost | CoreCost:
         """What a kernel takes, found once."""
