@@ -118,8 +118,12 @@ class _Merger:
 
     def merge(self) -> None:
         stand = places_in(self._program.body.block)
-        runs = [self._in_early_spans(run, stand) for run in self._runs() if run]
-        touched = [[accesses(launch, self._kernels) for launch in run] for run in runs]
+        runs, touched = list[list[LaunchOp]](), list[list[Accesses]]()
+        for run in filter(None, self._runs()):
+            places = [accesses(launch, self._kernels) for launch in run]
+            order = self._early_order(run, places, stand)
+            runs.append(put_in_order(run, order, stand))
+            touched.append([places[number] for number in order])
         for run, places in zip(runs, touched, strict=True):
             self._repeat(run, places)
         orders = [
@@ -179,13 +183,14 @@ class _Merger:
     def _writes_states(self, op: LaunchOp) -> bool:
         return any(isinstance(value.owner, NextOp) for value in op.arguments)
 
-    def _in_early_spans(self, run: list[LaunchOp], places: Places) -> list[LaunchOp]:
-        """The launches of a run. Small ones that hang on little are moved up to others that may be
-        of one span with them: behind those they would be launches of their own.
+    def _early_order(
+        self, run: list[LaunchOp], touched: list[Accesses], stand: Places
+    ) -> list[int]:
+        """An order of a run's launches. Small ones that hang on little are moved up to others that
+        may be of one span with them: behind those they would be launches of their own.
         """
-        touched = [accesses(launch, self._kernels) for launch in run]
-        movable = [self._is_small(launch) and is_movable(launch, run[0], places) for launch in run]
-        return put_in_order(run, in_early_spans(touched, movable), places)
+        movable = [self._is_small(launch) and is_movable(launch, run[0], stand) for launch in run]
+        return in_early_spans(touched, movable)
 
     def _stage(self, launch: LaunchOp) -> Stage:
         name = launch.kernel_name

@@ -14,16 +14,21 @@ from mgn.passes.merge_launches.accesses import Accesses, in_early_spans, next_ba
 from tests.passes.merge_launches.test_barriers import clash, random_launches, run, spans
 
 
+def drawn(seed: int) -> tuple[list[Accesses], list[bool], list[int]]:
+    """Launches, which of them may move, and the order that they are given."""
+    draw = random.Random(seed)
+    launches = random_launches(draw, 14)
+    movable = [draw.random() < 0.5 for _ in launches]
+    return launches, movable, in_early_spans(launches, movable)
+
+
 def reordered(launches: list[Accesses], order: list[int]) -> list[Accesses]:
     return [launches[number] for number in order]
 
 
 @pytest.mark.parametrize("seed", range(200))
 def test_memory_holds_the_same_and_no_barrier_is_added(seed: int) -> None:
-    draw = random.Random(seed)
-    launches = random_launches(draw, 14)
-    movable = [draw.random() < 0.5 for _ in launches]
-    order = in_early_spans(launches, movable)
+    launches, movable, order = drawn(seed)
     assert sorted(order) == list(range(len(launches)))
     assert run(launches, order) == run(launches, list(range(len(launches))))
     stay = [number for number in order if not movable[number]]
@@ -34,10 +39,7 @@ def test_memory_holds_the_same_and_no_barrier_is_added(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_what_may_move_meets_what_it_hangs_on_in_the_span_before(seed: int) -> None:
-    draw = random.Random(seed)
-    launches = random_launches(draw, 14)
-    movable = [draw.random() < 0.5 for _ in launches]
-    order = in_early_spans(launches, movable)
+    launches, movable, order = drawn(seed)
     after = next_barriers(reordered(launches, order))
     found = [[order[place] for place in span] for span in spans(after)]
     for before, span in pairwise(found):

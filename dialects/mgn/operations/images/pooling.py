@@ -256,16 +256,25 @@ def adaptive_avg_pool2d(b: Emitter, x: SSAValue, size: Ints) -> SSAValue:
     Shape: `[N, C, *size]`. Window i of m along an axis of n goes from floor(i·n/m) to
     ceil((i+1)·n/m), as in PyTorch.
     """
-    shape = shape_of(x)
-    if all(n % m == 0 for n, m in zip(shape[2:], size, strict=True)):
-        kernel = tuple(n // m for n, m in zip(shape[2:], size, strict=True))
-        found = elements_first(b, b.windows(x, kernel, kernel), 2)
-        return b.div(b.sum(found, axis=(2, 3)), float(prod(kernel)))
-    rows, columns = (_bins(n, m) for n, m in zip(shape[2:], size, strict=True))
+    kernel = _even_kernel(x, size)
+    if kernel is not None:
+        return b.div(b.sum(_even_windows(b, x, kernel), axis=(2, 3)), float(prod(kernel)))
+    rows, columns = (_bins(n, m) for n, m in zip(shape_of(x)[2:], size, strict=True))
     dtype = element_type_of(x).dtype
     number = np.multiply.outer(rows.inside.sum(1), columns.inside.sum(1)).astype(dtype)
     total = b.sum(_of_bins(b, x, rows, columns, 0.0), axis=(3, 5))
     return b.div(total, b.constant_array(number))
+
+
+def _even_kernel(x: SSAValue, size: Ints) -> tuple[int, ...] | None:
+    """The sizes of the windows, where all have as many elements and none shares one."""
+    sizes = list(zip(shape_of(x)[2:], size, strict=True))
+    return tuple(n // m for n, m in sizes) if all(n % m == 0 for n, m in sizes) else None
+
+
+def _even_windows(b: Emitter, x: SSAValue, kernel: tuple[int, ...]) -> SSAValue:
+    """The elements of windows that lie side by side, on the axes 2 and 3."""
+    return elements_first(b, b.windows(x, kernel, kernel), 2)
 
 
 def _of_bins(
@@ -292,9 +301,8 @@ def adaptive_max_pool2d(b: Emitter, x: SSAValue, size: Ints) -> SSAValue:
 
     Shape: `[N, C, *size]`. The windows are those of `adaptive_avg_pool2d`.
     """
-    shape = shape_of(x)
-    if all(n % m == 0 for n, m in zip(shape[2:], size, strict=True)):
-        kernel = tuple(n // m for n, m in zip(shape[2:], size, strict=True))
-        return b.max_reduce(elements_first(b, b.windows(x, kernel, kernel), 2), axis=(2, 3))
-    rows, columns = (_bins(n, m) for n, m in zip(shape[2:], size, strict=True))
+    kernel = _even_kernel(x, size)
+    if kernel is not None:
+        return b.max_reduce(_even_windows(b, x, kernel), axis=(2, 3))
+    rows, columns = (_bins(n, m) for n, m in zip(shape_of(x)[2:], size, strict=True))
     return b.max_reduce(_of_bins(b, x, rows, columns, _least(x)), axis=(3, 5))
