@@ -38,6 +38,8 @@ def _for(writer: Writer, operation: scf.ForOp) -> None:
     end, step = writer.value(operation.ub), writer.value(operation.step)
     if not _is_number(end):
         end = writer.name_of(operation.ub)
+        if writer.vendor == "nvidia":
+            end = _hidden_bound(writer, writer.type(counter), end)
     if not _is_number(step):
         step = writer.name_of(operation.step)
     name = writer.fresh(counter.name_hint or "i")
@@ -55,6 +57,26 @@ def _for(writer: Writer, operation: scf.ForOp) -> None:
     writer.line("}")
     for result, variable in zip(operation.results, variables, strict=True):
         writer.set(result, variable)
+
+
+def _hidden_bound(writer: Writer, type: str, end: Expression) -> Expression:
+    """A variable of a loop's end, of which NVIDIA's compiler does not know how it came about.
+
+    NVVM 7.0.1 (of CUDA 13.0 and driver 580) has a number of rounds wrong that it reads as -1 - x,
+    and whose limit it knows: it takes it for a multiple of 2^32 - 1, and so of 3. Where it unrolls
+    such a loop three times, it ends it at the next multiple of 3: `min(301 - i % 4 * 100, 100)`
+    rounds become 102, or 3 for 1.
+    """
+    bits, register = ("b64", "l") if type == "long" else ("b32", "r")
+    body = (
+        f"{type} b;",
+        f'asm("mov.{bits} %0, %1;" : "={register}"(b) : "{register}"(a));',
+        "return b;",
+    )
+    function = writer.library.add(f"{type}_bound", type, f"{type} a", *body)
+    name = writer.fresh("end")
+    writer.line(f"{type} {name} = {call(function, end)};")
+    return Expression(name)
 
 
 def _is_number(value: Expression) -> bool:

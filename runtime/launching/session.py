@@ -20,7 +20,7 @@ from mgn.dialects.block_formats import BlockFormat, join_parts, part_name
 from mgn.runtime.block_parameters import format_of, parts_of_value, whole_name, whole_plan
 from mgn.runtime.derived import DerivedBuffers
 from mgn.runtime.devices import ComputeDevice, opencl
-from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
+from mgn.runtime.errors import DeviceError, InputError, NoParameter, RuntimeFault
 from mgn.runtime.host_arrays import (
     DTYPES,
     as_bytes,
@@ -68,8 +68,14 @@ class Session:
     def __init__(self, device: ComputeDevice, beside: "Session | None" = None) -> None:
         cl = opencl()
         self.device = device
-        self.context = cl.Context([device.handle]) if beside is None else beside.context
-        self.queue = cl.CommandQueue(self.context)
+        try:
+            self.context = cl.Context([device.handle]) if beside is None else beside.context
+            self.queue = cl.CommandQueue(self.context)
+        except cl.Error as error:
+            raise DeviceError(
+                f"{device.name} gives no context or no queue ({error}): other programs may have "
+                "its memory, or this one may hold too many executables"
+            ) from None
         weakref.finalize(self, settle, self.queue)
         self.lock = threading.Lock()
         self.unset: set[Key] = set()

@@ -66,3 +66,25 @@ def test_pocl_is_asked_for_bits_where_a_vector_of_halves_lies_anywhere() -> None
     assert "vload_half8(0, x" not in pocl and "_rte(v" not in pocl
     plain = emit(kernel(text), DEVICES["cpu"])
     assert "vload_half8(0, x + 5)" in plain and "0, x + 5);" in plain
+
+
+def test_nvidia_is_not_told_how_the_end_of_a_loop_came_about() -> None:
+    """Its compiler takes some numbers of rounds for multiples of 3."""
+    text = """kernel.func @k(%x : memref<8xi32>, %y : memref<8xi32>) access [read, write]
+    global [8, 1, 1] local [8, 1, 1] {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %four = arith.constant 4 : index
+  %i = kernel.global_id 0
+  %left = arith.subi %four, %i : index
+  %rounds = arith.minsi %left, %four : index
+  scf.for %n = %zero to %END step %one {
+    %v = memref.load %x[%n] : memref<8xi32>
+    memref.store %v, %y[%n] : memref<8xi32>
+  }
+  kernel.return }"""
+    told = emit(kernel(text.replace("%END", "%four")), DEVICES["nvidia-h200"])
+    hidden = emit(kernel(text.replace("%END", "%rounds")), DEVICES["nvidia-h200"])
+    assert "< 4;" in told and "asm" not in told
+    assert 'asm("mov.b32 %0, %1;"' in hidden and "n < end;" in hidden, hidden
+    assert "asm" not in emit(kernel(text.replace("%END", "%rounds")), DEVICES["cpu"])

@@ -11,8 +11,9 @@ import pytest
 
 from mgn.dialects.kernel import Device
 from mgn.runtime import devices, icd
-from mgn.runtime.devices import ComputeDevice, choose, list_devices
+from mgn.runtime.devices import ComputeDevice, choose, list_devices, opencl
 from mgn.runtime.errors import DeviceError
+from mgn.runtime.launching import session
 from mgn.runtime.location import cache_folder
 from mgn.runtime.measurement.figures import describe, probe
 
@@ -210,3 +211,18 @@ def test_the_cache_lies_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("MGN_CACHE_DIR", raising=False)
     folder = cache_folder()
     assert folder is not None and folder.parts[-2:] == ("mgn", "mgn-cache")
+
+
+def test_a_device_that_gives_no_context_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Exhausted:
+        """OpenCL with a device whose memory others have."""
+
+        Error = opencl().Error
+
+        def Context(self, found: list[object]) -> object:
+            raise self.Error("OUT_OF_HOST_MEMORY")
+
+    device = choose("cpu")
+    monkeypatch.setattr(session, "opencl", Exhausted)
+    with pytest.raises(DeviceError, match=r"gives no context .*OUT_OF_HOST_MEMORY"):
+        session.Session(device)

@@ -25,9 +25,11 @@ EPSILON = 2.0**-24
 
 
 @pytest.fixture(autouse=True)
-def unoptimised(device_runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds what is SPIR-V without the driver's optimiser."""
-    monkeypatch.setattr(device_runner, "spirv_options", [UNOPTIMISED])
+def unoptimised(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds what is SPIR-V without the driver's optimiser, where the device under test runs it."""
+    if "device_runner" in request.fixturenames:
+        runner: Runner = request.getfixturevalue("device_runner")
+        monkeypatch.setattr(runner, "spirv_options", [UNOPTIMISED])
 
 
 @dataclass(frozen=True)
