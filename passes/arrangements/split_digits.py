@@ -32,6 +32,9 @@ PARTS_A_UNIT = {True: 2, False: 8}
 STEP = {True: 1024, False: 2048}
 """What the length of a part is a multiple of."""
 
+LONGEST = {True: 1 << 30, False: 16384}
+"""The longest part: on a GPU, the longest tile in which a group puts elements in order."""
+
 
 def choose_digit_part(shape: tuple[int, ...], axis: int, device: Device) -> int | None:
     """How long the parts of rows should be; None where the device has enough rows to work on."""
@@ -40,7 +43,8 @@ def choose_digit_part(shape: tuple[int, ...], axis: int, device: Device) -> int 
     wanted = PARTS_A_UNIT[device.is_cpu] * device.compute_units
     if 2 * rows > wanted or length < 2 * step:
         return None
-    return step * -(-length // (step * max(wanted // max(rows, 1), 1)))
+    part = step * -(-length // (step * max(wanted // max(rows, 1), 1)))
+    return min(part, LONGEST[device.is_cpu])
 
 
 @dataclass(frozen=True)

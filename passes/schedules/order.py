@@ -74,16 +74,24 @@ PLACES = 8
 COUNTING = 32
 """The size of sub-groups that count in order; so many work-items share counts elsewhere, too."""
 
-RANKED = 120.0
+RANKED, RUN_ENDS = 68.0, 52.0
 """Steps of finding the place of an element where sub-groups count in order, and of each value that
-is put there: an NVIDIA H200 puts 110 elements in their places in a nanosecond, and 65 of two.
+is put there; and more in tiles of up to `SHORT_TILE` elements, and in longer ones less, since runs
+of a digit begin and end within a sector of 32 bytes, which memory reads before it is written. An
+NVIDIA H200 puts 110 elements in their places in a nanosecond, and 65 of two; in tiles of 16,384
+elements 110 of two.
 """
+
+SHORT_TILE = 4096
 
 HELD_COUNTS = 8
 """Elements that a work-item reads at a time to count their digits."""
 
 HELD_ELEMENTS = (16, 8, 4)
 """How many elements of a tile a work-item may have whose sub-group counts in order."""
+
+LARGER_GROUPS = (1, 2, 4)
+"""How many times larger a group may be that puts elements in order so."""
 
 PART = {True: 512, False: 8}
 """Elements of the result that a work-item merges, on a CPU and on a GPU."""
@@ -290,17 +298,23 @@ def _ranks(request: Request, node: Node, runs: Runs) -> Iterator[Schedule]:
     counts = asked or request.number("sub_group", 1) == COUNTING
     if not request.is_gpu or not counts or node.name != "place_digits":
         return
-    items = min(request.number("local", 256), 256)
     moved = moved_values(request.body.of_kind(Kind.ORDER))
     record = 1 + sum(value.element.bytes for value in moved)
     digits = 1 << node.values["bits"]
-    counters = 4 * digits * (items // COUNTING + 4)
-    room = request.device.local_memory - counters
-    fitting = [each for each in HELD_ELEMENTS if items * each * record <= room]
-    if items % COUNTING == 0 and fitting:
-        steps = runs.rows * runs.length * RANKED * (1 + len(moved)) * _idle(request, runs)
-        numbers = {"items": items, "each": fitting[0]}
-        yield _schedule(request, OrderVariant.RANKS, steps, numbers)
+    least = min(request.number("local", 256), 256)
+    most = request.number("largest_group", least)
+    memory = request.number("local_memory", request.device.local_memory)
+    for items in (least * times for times in LARGER_GROUPS if least * times <= most):
+        room = memory - 4 * digits * (items // COUNTING + 4)
+        for each in HELD_ELEMENTS:
+            tile = items * each
+            if items % COUNTING == 0 and tile * record <= room:
+                placed = RANKED + RUN_ENDS * min(1.0, SHORT_TILE / tile)
+                steps = runs.all * ceil_div(runs.run, tile) * tile * placed * (1 + len(moved))
+                numbers = {"items": items, "each": each}
+                yield _schedule(
+                    request, OrderVariant.RANKS, steps * _idle(request, runs), numbers
+                )
 
 
 def _idle(request: Request, runs: Runs) -> float:

@@ -180,6 +180,8 @@ def _gpu_figures(traits: Traits, arranged: Entries, device: Device) -> dict[str,
         entries["stash_memory"] = max(large_local_memory(device) - MET_BYTES, 0)
     if device.vendor == "nvidia":
         entries["sub_group"] = device.sub_group_size
+    if kind is KernelKind.ORDER:
+        entries |= {"local_memory": large_local_memory(device), "largest_group": group}
     if kind is KernelKind.CONTRACTION or kind in ATTENTIONS:
         attends = kind in ATTENTIONS
         room = large_local_memory(device) if attends else device.local_memory

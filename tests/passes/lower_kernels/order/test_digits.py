@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.operations.rows.digits import digits_of, shifts_of
 from mgn.dialects.types import ELEMENT_TYPES
+from mgn.passes.arrangements.split_digits import choose_digit_part
 from mgn.passes.lower_kernels.order import digit_tiles
 from mgn.passes.schedules import order
 from mgn.passes.schedules.order import OrderVariant
 from tests.passes.lower_kernels.order.test_order import same, with_ties
 from tests.passes.lower_kernels.test_differential import ELEMENTS
-from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel
+from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel, scheduled
 from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
 
 SHAPES = [
@@ -95,6 +97,45 @@ def test_sub_groups_that_count_in_order_put_rows_in_the_order_of_a_digit(
             if item.device.kind == "gpu"
         ]
     check_all(cl_queue, runs, same)
+
+
+def test_large_groups_put_rows_in_the_order_of_a_digit(
+    monkeypatch: pytest.MonkeyPatch,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    """The largest tiles that local memory has room for: parts that a tile is, and longer ones."""
+    monkeypatch.setattr(order, "SHORT_TILE", 1)
+    runs: list[Run] = []
+    for shape, axis, part in (((40_000,), 0, 16_384), ((2, 9000), 1, 4096), ((5000, 2), 0, 5000)):
+        runs += [
+            replace(item, schedule={"variant": OrderVariant.RANKS})
+            for item in placed("f32", shape, axis, part, shift=16, descending=False)
+            if item.device.kind == "gpu"
+        ]
+    check_all(cl_queue, runs, same)
+
+
+LARGE_GPU = DEVICES["nvidia-h200"]
+
+
+@pytest.mark.parametrize(
+    ("length", "items", "tile"),
+    [(1 << 20, 256, 2048), (1 << 22, 256, 4096), (1 << 24, 1024, 16_384), (1 << 26, 1024, 16_384)],
+)
+def test_longer_rows_are_put_in_order_in_longer_tiles(length: int, items: int, tile: int) -> None:
+    """A part of a row is a tile on a large GPU, as far as local memory goes."""
+    part = choose_digit_part((length,), 0, LARGE_GPU)
+    assert part == tile
+    kernel = fused_kernel(
+        "order",
+        [("i32", (length,)), ("f32", (length,)), ("i32", (1, 256, -(-length // part)))],
+        lambda b, x, y, sums: [
+            b.place_digits(x, item, sums, axis=0, part=part, shift=8) for item in (x, y)
+        ],
+    )
+    found = scheduled(kernel, LARGE_GPU)
+    assert found["variant"] == OrderVariant.RANKS
+    assert (found["items"], found["items"] * found["each"]) == (items, tile)
 
 
 def test_what_is_too_large_for_local_memory_is_read_again(
