@@ -76,10 +76,10 @@ COUNTING = 32
 
 RANKED, RUN_ENDS = 68.0, 52.0
 """Steps of finding the place of an element where sub-groups count in order, and of each value that
-is put there; and more in tiles of up to `SHORT_TILE` elements, and in longer ones less, since runs
-of a digit begin and end within a sector of 32 bytes, which memory reads before it is written. An
-NVIDIA H200 puts 110 elements in their places in a nanosecond, and 65 of two; in tiles of 16,384
-elements 110 of two.
+is put there; and what each takes more in tiles of up to `SHORT_TILE` elements. Longer tiles take
+less of it: a run of a digit begins and ends within a sector of 32 bytes, which memory reads before
+it is written. An NVIDIA H200 puts 110 elements in their places in a nanosecond, and 65 of two; in
+tiles of 16,384 elements 110 of two.
 """
 
 SHORT_TILE = 4096
@@ -312,9 +312,7 @@ def _ranks(request: Request, node: Node, runs: Runs) -> Iterator[Schedule]:
                 placed = RANKED + RUN_ENDS * min(1.0, SHORT_TILE / tile)
                 steps = runs.all * ceil_div(runs.run, tile) * tile * placed * (1 + len(moved))
                 numbers = {"items": items, "each": each}
-                yield _schedule(
-                    request, OrderVariant.RANKS, steps * _idle(request, runs), numbers
-                )
+                yield _schedule(request, OrderVariant.RANKS, steps * _idle(request, runs), numbers)
 
 
 def _idle(request: Request, runs: Runs) -> float:

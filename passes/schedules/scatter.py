@@ -13,7 +13,7 @@ GPU.
 
 from collections.abc import Iterator
 from enum import StrEnum
-from math import ceil, isqrt, prod
+from math import ceil, isqrt, log, prod
 
 from mgn.dialects.fusion.forms import COMBINED, IN_PLACE
 from mgn.dialects.kernel import Device
@@ -68,14 +68,22 @@ LOCAL_ITEMS, ELEMENTS = 256, 8
 GROUPS_A_UNIT = 4
 """Groups that a compute unit of a GPU needs to be busy."""
 
-MOST_PLACES = 2048
-"""The most places of a block."""
+MOST_PLACES, LINE = 2048, 32
+"""The most places of a block, and what their number is a multiple of where there are many."""
 
-BLOCK_TRIP, TURN = 1.3e-6, 2.5e-7
-"""Seconds of a group for a chunk of a block's elements, and for a turn of the search for where the
-block begins. Measured on an NVIDIA H200: 512 chunks of 2^20 equal ids take 0.64 ms, and 8192 of
-2^24 take 12.2. A turn waits for memory.
+SPREAD = 3
+"""How many times the square root of a chunk's elements a block may have more of them than others
+where ids are drawn at random: most blocks have one chunk.
 """
+
+BLOCK_TRIP, TURN = 1.3e-6, 1e-6
+"""Seconds of a group for a chunk of a block's elements, and for a turn of the search for where the
+block begins, which waits for memory. Measured on an NVIDIA H200: 512 chunks of 2^20 equal ids take
+0.64 ms, and 8192 of 2^24 take 12.2.
+"""
+
+LEAST_ITEMS = 8
+"""The fewest work-items that search together."""
 
 CHUNK, MOST_TOTALS = 64, 4096
 """Elements of a table's chunk, and the most places of a table."""
@@ -287,14 +295,18 @@ def _blocks(request: Request, node: Node) -> Iterator[Schedule]:
     if not request.is_gpu or not alike or not _rises(node) or not 0 < count < 1 << 31:
         return
     items = power_below(min(request.number("local", LOCAL_ITEMS), LOCAL_ITEMS))
+    if items < LEAST_ITEMS:
+        return
     rows = node.count // shape[axis]
     chunk = items * ELEMENTS
     busy = GROUPS_A_UNIT * request.number("units", 1)
-    block = max(min(chunk * shape[axis] // count, rows * shape[axis] // busy, MOST_PLACES), 1)
-    block = power_below(block)
+    fitting = (chunk - SPREAD * isqrt(chunk)) * shape[axis] // count
+    block = max(min(fitting, rows * shape[axis] // busy, MOST_PLACES), 1)
+    block -= block % LINE if block > LINE else 0
     steps = node.operands[2].count * SEGMENTED + node.count * LOOK
     trips = ceil_div(ceil_div(count, ceil_div(shape[axis], block)), chunk)
-    seconds = max(_seconds(request, node, steps), trips * BLOCK_TRIP) + count.bit_length() * TURN
+    turns = ceil(log(count + 1, items))
+    seconds = max(_seconds(request, node, steps), trips * BLOCK_TRIP) + turns * TURN
     numbers = {"items": items, "each": ELEMENTS, "block": block}
     facts = request.facts("form")
     passes = (1.0, 1.0, 1.0, *_of_totals(node))

@@ -1,6 +1,7 @@
 """Blocks of a scatter whose ids are in order, on a GPU: a group has some places along the axis.
 
-It finds by bisection which elements are meant for its places, and goes over them in chunks. A
+It finds which elements are meant for its places by a search in which each work-item looks at one
+element at a time, since a look waits for memory. It goes over the elements in chunks. A
 work-item combines neighbours that have one id. What crosses work-items is combined in local memory
 in steps that reach twice as far each (Hillis and Steele 1986), as far as ids are alike. Then one
 work-item puts what a chunk has for a place to what is there, so that the order is always the same.
@@ -12,7 +13,8 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import i1, i32
 from xdsl.ir import SSAValue
 
-from mgn.passes.kernels.index import Counter, Index, of
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import Counter, Index, constant, of
 from mgn.passes.lower_kernels.core.pure_code import INDEX
 from mgn.passes.lower_kernels.core.scalar import widened
 from mgn.passes.lower_kernels.core.template import Job, Launch
@@ -31,6 +33,7 @@ class _Blocks(BlockTotals):
         code, self.each = self.code, job.entry("each")
         self.firsts, self.lasts = (code.local(i32, self.items) for _ in range(2))
         self.values = [code.local(self.type, self.items) for _ in range(2)]
+        self.stretches = code.local(i32, 2)
 
     def write(self) -> Launch:
         code = self.code
@@ -86,30 +89,53 @@ class _Blocks(BlockTotals):
 
     def _elements(self) -> tuple[Index, Index]:
         """Where the elements begin that are meant for the block, and where those behind do."""
-        code, one = self.code, self.code.constant(1, i32)
         ends = (self.first, (self.first + self.block).clamp(0, self.places))
-        wanted = [code.index(end) for end in ends]
-        start = [code.constant(number, i32) for number in (0, self.count)] * 2
+        lows, span = [constant(0), constant(0)], self.count
+        while span:
+            step = ceil_div(span, self.items)
+            lows = self._nearer(lows, step, [self.code.index(end) for end in ends])
+            span = step - 1
+        return lows[0], lows[1]
 
-        def turn(_: Index, held: list[SSAValue]) -> list[SSAValue]:
-            found: list[SSAValue] = []
-            for target, low, high in zip(wanted, held[::2], held[1::2], strict=True):
-                middle = code.binary(arith.AddiOp, low, high)
-                middle = code.binary(arith.ShRUIOp, middle, one)
-                last = code.constant(self.count - 1, i32)
-                place = code.binary(arith.MinSIOp, middle, last)
-                place = code.convert("index_cast", place, INDEX)
-                value = self.id(of(Counter(place, 0, self.count - 1)))
-                below = code.compare_integers("slt", value, target)
-                is_open = code.compare_integers("slt", low, high)
-                below = code.binary(arith.AndIOp, below, is_open)
-                behind = code.binary(arith.AddiOp, middle, one)
-                found += [code.select(below, behind, low), code.select(below, high, middle)]
-            return found
+    def _nearer(self, lows: list[Index], step: int, wanted: list[SSAValue]) -> list[Index]:
+        """Where elements begin that are not below a wanted id, to a step: each work-item looks at
+        the last element of its stretch of so many.
+        """
+        code, one, zero = self.code, self.code.constant(1, i32), self.code.constant(0, i32)
+        flags: list[SSAValue] = []
+        for low, target, marks in zip(lows, wanted, (self.firsts, self.lasts), strict=True):
+            place = low + (self.item * step + (step - 1))
+            there = code.known(place.clamp(0, self.count - 1), self.count)
+            below = code.compare_integers("slt", self.id(there), target)
+            flags.append(code.all_of([below, code.is_below(place, self.count, 1)]))
+            code.store(code.select(flags[-1], one, zero), marks, code.index(self.item))
+        code.barrier()
+        right = code.index((self.item + 1).clamp(0, self.items - 1))
+        is_last = code.compare_integers("eq", code.index(self.item), code.index(self.items - 1))
+        count = code.convert("index_cast", code.index(self.item + 1), i32)
+        for n, (flag, marks) in enumerate(zip(flags, (self.firsts, self.lasts), strict=True)):
+            ends = code.compare_integers("eq", code.load(marks, right), zero)
+            ends = code.binary(arith.AndIOp, flag, code.binary(arith.OrIOp, ends, is_last))
+            own = code.index(n)
+            code.when(ends, lambda own=own: code.store(count, self.stretches, own))
+            none = code.binary(arith.XOrIOp, flag, code.constant(1, i1))
+            first = code.is_below(self.item, 1, 1)
+            code.when(
+                code.all_of([none, first]), lambda own=own: code.store(zero, self.stretches, own)
+            )
+        code.barrier()
+        return [
+            self._from(low, code.load(self.stretches, code.index(n)), step)
+            for n, low in enumerate(lows)
+        ]
 
-        found = code.loop(0, self.count.bit_length(), turn, start)
-        low, high = (code.convert("index_cast", found[n], INDEX) for n in (0, 2))
-        return (of(Counter(low, 0, self.count)), of(Counter(high, 0, self.count)))
+    def _from(self, low: Index, stretches: SSAValue, step: int) -> Index:
+        """So many stretches behind an element, or behind all."""
+        code = self.code
+        stretches = code.binary(arith.MaxSIOp, stretches, code.constant(0, i32))
+        stretches = code.binary(arith.MinSIOp, stretches, code.constant(self.items, i32))
+        number = of(Counter(code.convert("index_cast", stretches, INDEX), 0, self.items))
+        return code.known((low + number * step).clamp(0, self.count), self.count + 1)
 
     # Chunks
 
