@@ -5,6 +5,7 @@ parameter or a state is one buffer for all that name it, and what is made of par
 too; and `States`, which reads and sets states.
 """
 
+import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
@@ -66,16 +67,9 @@ class Session:
     """
 
     def __init__(self, device: ComputeDevice, beside: "Session | None" = None) -> None:
-        cl = opencl()
         self.device = device
-        try:
-            self.context = cl.Context([device.handle]) if beside is None else beside.context
-            self.queue = cl.CommandQueue(self.context)
-        except cl.Error as error:
-            raise DeviceError(
-                f"{device.name} gives no context or no queue ({error}): other programs may have "
-                "its memory, or this one may hold too many executables"
-            ) from None
+        self.context = _context_of(device) if beside is None else beside.context
+        self.queue = opencl().CommandQueue(self.context)
         weakref.finalize(self, settle, self.queue)
         self.lock = threading.Lock()
         self.unset: set[Key] = set()
@@ -332,6 +326,26 @@ class Session:
             hint = nearest(name, list(self.held(kind)))
             raise NoParameter(f"there is no {HELD_KINDS[kind]} {shown(name)}{hint}")
         return held
+
+
+def _context_of(device: ComputeDevice) -> Any:
+    """A new context. DeviceError where the device gives none.
+
+    One takes memory of the device. Where there is no more, those of executables go that nothing
+    holds but a cycle.
+    """
+    cl = opencl()
+    try:
+        return cl.Context([device.handle])
+    except cl.Error:
+        gc.collect()
+    try:
+        return cl.Context([device.handle])
+    except cl.Error as error:
+        raise DeviceError(
+            f"{device.name} gives no context ({error}): other programs may have its memory, or "
+            "this one may hold too many executables"
+        ) from None
 
 
 def _check_type(known: BufferPlan, plan: BufferPlan) -> None:

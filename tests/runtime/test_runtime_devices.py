@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -213,16 +215,37 @@ def test_the_cache_lies_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatc
     assert folder is not None and folder.parts[-2:] == ("mgn", "mgn-cache")
 
 
-def test_a_device_that_gives_no_context_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Exhausted:
-        """OpenCL with a device whose memory others have."""
+class Exhausted:
+    """OpenCL on a device whose memory somebody has, as long as `holder` lives."""
 
-        Error = opencl().Error
+    Error = opencl().Error
 
-        def Context(self, found: list[object]) -> object:
+    def __init__(self, holder: Callable[[], object]) -> None:
+        self.holder = holder
+
+    def Context(self, found: list[object]) -> object:
+        if self.holder() is not None:
             raise self.Error("OUT_OF_HOST_MEMORY")
+        return opencl().Context(found)
 
-    device = choose("cpu")
-    monkeypatch.setattr(session, "opencl", Exhausted)
+    def CommandQueue(self, context: object) -> object:
+        return opencl().CommandQueue(context)
+
+
+def test_a_device_that_gives_no_context_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "opencl", lambda: Exhausted(lambda: "another program"))
     with pytest.raises(DeviceError, match=r"gives no context .*OUT_OF_HOST_MEMORY"):
-        session.Session(device)
+        session.Session(choose("cpu"))
+
+
+def test_what_a_cycle_alone_holds_makes_room_for_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Holder:
+        """An executable that refers to itself."""
+
+        def __init__(self) -> None:
+            self.own = self
+
+    held = weakref.ref(Holder())
+    monkeypatch.setattr(session, "opencl", lambda: Exhausted(held))
+    session.Session(choose("cpu"))
+    assert held() is None
