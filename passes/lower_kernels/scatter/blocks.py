@@ -107,8 +107,10 @@ class _Blocks(BlockTotals):
             place = low + (self.item * step + (step - 1))
             there = code.known(place.clamp(0, self.count - 1), self.count)
             below = code.compare_integers("slt", self.id(there), target)
-            flags.append(code.all_of([below, code.is_below(place, self.count, 1)]))
-            code.store(code.select(flags[-1], one, zero), marks, code.index(self.item))
+            flag = code.all_of([below, code.is_below(place, self.count, 1)])
+            assert isinstance(flag, SSAValue), "ids are read when the kernel runs"
+            code.store(code.select(flag, one, zero), marks, code.index(self.item))
+            flags.append(flag)
         code.barrier()
         right = code.index((self.item + 1).clamp(0, self.items - 1))
         is_last = code.compare_integers("eq", code.index(self.item), code.index(self.items - 1))
