@@ -160,7 +160,7 @@ def test_most_choices_are_proved_best() -> None:
 def chain(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:
     """A dear value with two readers that no one kernel serves."""
     dear = x
-    for _ in range(6):
+    for _ in range(3):
         dear = b.exp(b.tanh(dear))
     return [b.sum(b.transpose(dear, [1, 0]), axis=1), b.reshape(b.mul(dear, w), [-1])]
 
