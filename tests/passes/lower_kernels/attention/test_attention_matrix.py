@@ -3,6 +3,8 @@
 Where there is no matrix unit, the same kernels run with sub-groups that exchange registers.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -30,7 +32,15 @@ from tests.passes.lower_kernels.attention.attention_reference import (
     bounded_attention,
 )
 from tests.passes.lower_kernels.attention.test_attention_kernels import CASES, Shape
-from tests.support.lower_fixture import CPU, fused_kernel, lowered, run, scheduled
+from tests.support.lower_fixture import (
+    CPU,
+    Run,
+    fused_kernel,
+    lowered,
+    run,
+    run_all,
+    scheduled,
+)
 from tests.support.matrix_unit_fixture import device  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
@@ -99,22 +109,37 @@ def operations_of(kernel: FusedKernelOp, unit: Device, **schedule: Any) -> set[A
     return {type(op) for op in lowered(kernel, unit, **schedule).walk()}
 
 
-def check(
-    queue: Any,
-    unit: Device,
-    shapes: list[Shape],
-    how: dict[str, Any],
-    name: str,
-    computed: bool = False,
-    **schedule: Any,
-) -> None:
-    kernel = kernel_of(shapes, how, name, computed)
-    assert computed or scheduled(kernel, unit)["matrix"] == name
-    schedule |= {"matrix": name, "matrix_unit": unit.matrix_unit}
-    dtype = np.float32 if computed else DTYPES[name]
-    arrays = attention_arrays(shapes, dtype, 0)
-    (found,) = run(queue, kernel, arrays, unit, **schedule)
-    wanted(arrays, how, name, computed).check(found)
+@dataclass(frozen=True)
+class Asked:
+    """A kernel that is asked for, with arrays of its own: how, in which type, by which tiling."""
+
+    shapes: list[Shape]
+    how: dict[str, Any]
+    name: str
+    computed: bool = False
+    tiling: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def kernel(self) -> FusedKernelOp:
+        return kernel_of(self.shapes, self.how, self.name, self.computed)
+
+    def run(self, unit: Device) -> Run:
+        kernel = self.kernel
+        assert self.computed or scheduled(kernel, unit)["matrix"] == self.name
+        entries = {**self.tiling, "matrix": self.name, "matrix_unit": unit.matrix_unit}
+        dtype = np.float32 if self.computed else DTYPES[self.name]
+        return Run(kernel, attention_arrays(self.shapes, dtype, 0), unit, entries)
+
+    def check(self, found: np.ndarray) -> None:
+        dtype = np.float32 if self.computed else DTYPES[self.name]
+        arrays = attention_arrays(self.shapes, dtype, 0)
+        wanted(arrays, self.how, self.name, self.computed).check(found)
+
+
+def check(queue: Any, unit: Device, *asked: Asked) -> None:
+    """What comes of each, built as one program."""
+    for item, (found,) in zip(asked, run_all(queue, [one.run(unit) for one in asked]), strict=True):
+        item.check(found)
 
 
 @pytest.mark.parametrize("case", FILLING.values(), ids=FILLING.keys())
@@ -125,19 +150,17 @@ def test_attention_computes_what_the_interpreter_does(
 ) -> None:
     """With operands in memory in one type, and computed on the way in another."""
     number = list(FILLING.values()).index(case)
-    for computed in (False, True):
-        check(cl_queue, device, *case, NAMES[(number + computed) % len(NAMES)], computed)
+    ways = [(NAMES[(number + computed) % len(NAMES)], computed) for computed in (False, True)]
+    check(cl_queue, device, *(Asked(*case, *way) for way in ways))
 
 
 def _name_of(shape: Any) -> str:
     return "x".join(map(str, shape.numbers.values()))
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shape", SHAPES, ids=_name_of)
 def test_every_tiling_computes_the_same(
     shape: Any,
-    name: str,
     cl_queue: Any,  # noqa: F811
     device: Device,  # noqa: F811
 ) -> None:
@@ -146,27 +169,28 @@ def test_every_tiling_computes_the_same(
         pytest.skip("more work-items than a group of the test's device has")
     tiling = {"tile_down": warps, "local_memory": 1 << 18}
     cases = ("shared keys", "a causal window", "another size of values")
-    case = cases[(SHAPES.index(shape) + NAMES.index(name)) % len(cases)]
-    check(cl_queue, device, *CASES[case], name, **tiling)
+    first = SHAPES.index(shape)
+    of_each = ((cases[(first + number) % len(cases)], name) for number, name in enumerate(NAMES))
+    check(cl_queue, device, *(Asked(*CASES[case], name, tiling=tiling) for case, name in of_each))
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("shape", SHARED_SHAPES, ids=_name_of)
 def test_sub_groups_that_share_rows_compute_the_same(
     shape: Any,
-    name: str,
     cl_queue: Any,  # noqa: F811
     device: Device,  # noqa: F811
 ) -> None:
-    keys = 128 if name == "tf32" else 256
-    tiling = {**shape.numbers, "tile_keys": min(shape.numbers["tile_keys"], keys)}
     fitting = [case for case in FILLING.values() if max(case[0][0][-1], case[0][2][-1]) <= 128]
-    first = SHARED_SHAPES.index(shape) + NAMES.index(name)
-    for number, case in list(enumerate(fitting))[first % 4 :: 4]:
-        kernel = kernel_of(*case, name, number % 2 == 1)
-        entries = {"matrix": name, "matrix_unit": device.matrix_unit, **tiling}
-        assert scheduled(kernel, device, **entries)["shares"] == shape.numbers["shares"]
-        check(cl_queue, device, *case, name, number % 2 == 1, **tiling)
+    asked: list[Asked] = []
+    for first, name in enumerate(NAMES, SHARED_SHAPES.index(shape)):
+        keys = 128 if name == "tf32" else 256
+        tiling = {**shape.numbers, "tile_keys": min(shape.numbers["tile_keys"], keys)}
+        for number, case in list(enumerate(fitting))[first % 4 :: 4]:
+            asked.append(Asked(*case, name, number % 2 == 1, tiling))
+    for item in asked:
+        entries = {"matrix": item.name, "matrix_unit": device.matrix_unit, **item.tiling}
+        assert scheduled(item.kernel, device, **entries)["shares"] == shape.numbers["shares"]
+    check(cl_queue, device, *asked)
 
 
 GROUPED: list[tuple[list[Shape], dict[str, Any]]] = [
@@ -187,16 +211,15 @@ def test_groups_of_four_sub_groups_compute_the_same(
 ) -> None:
     tiling = {"tile_down": warps, "groups": 1}
     device = device.with_figures(max_work_group_size=512)
-    for shapes, how in GROUPED:
-        assert GroupMmaHeldOp in operations_of(kernel_of(shapes, how, name), device, **tiling)
-        check(cl_queue, device, shapes, how, name, **tiling)
+    asked = [Asked(*case, name, tiling=tiling) for case in GROUPED]
+    for item in asked:
+        assert GroupMmaHeldOp in operations_of(item.kernel, device, **tiling)
+    check(cl_queue, device, *asked)
 
 
-@pytest.mark.parametrize("rounded", [True, False])
 @pytest.mark.parametrize("name", ["bf16", "f16"])
 def test_groups_take_192_rows_where_queries_are_not_a_multiple_of_that(
     name: str,
-    rounded: bool,
     cl_queue: Any,  # noqa: F811
     device: Device,  # noqa: F811
 ) -> None:
@@ -210,7 +233,12 @@ def test_groups_take_192_rows_where_queries_are_not_a_multiple_of_that(
     for shapes, how in cases:
         function = lowered(kernel_of(shapes, how, name), device, **tiling)
         assert function.local_sizes[0] == 384
-        check(cl_queue, device, shapes, {**how, "rounded_weights": rounded}, name, **tiling)
+    asked = [
+        Asked(shapes, {**how, "rounded_weights": rounded}, name, tiling=tiling)
+        for shapes, how in cases
+        for rounded in (True, False)
+    ]
+    check(cl_queue, device, *asked)
 
 
 @pytest.mark.parametrize("groups", [0, 1])
@@ -224,7 +252,7 @@ def test_sums_begin_anew_in_blocks_of_keys(
     monkeypatch.setattr(attention_blocks, "MOST_TILES", 2)
     shapes = [(40, 64), (1030, 64), (1030, 64)]
     entries = {"tile_down": 4, "groups": 1} if groups else {}
-    check(cl_queue, device, shapes, {"heads": 1}, "bf16", **entries)
+    check(cl_queue, device, Asked(shapes, {"heads": 1}, "bf16", tiling=entries))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -253,20 +281,21 @@ ROUNDING_TILINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("rounded", [True, False])
-@pytest.mark.parametrize("case", ROUNDING_TILINGS)
 def test_weights_are_rounded_where_the_operation_says_so(
-    case: str,
     rounded: bool,
     cl_queue: Any,  # noqa: F811
     device: Device,  # noqa: F811
 ) -> None:
     arrays, how, wanted = between_two_weights(rounded)
-    name = case.partition(" ")[0]
-    kernel = kernel_of([array.shape for array in arrays], how, name, computed=True)
-    schedule = {"matrix": name, "matrix_unit": device.matrix_unit, **ROUNDING_TILINGS[case]}
     negated = [-array for array in arrays]
-    (found,) = run(cl_queue, kernel, negated, device, **schedule)
-    np.testing.assert_allclose(found, wanted, rtol=2.0**-12)
+    runs: list[Run] = []
+    for case, tiling in ROUNDING_TILINGS.items():
+        name = case.partition(" ")[0]
+        kernel = kernel_of([array.shape for array in arrays], how, name, computed=True)
+        schedule = {"matrix": name, "matrix_unit": device.matrix_unit, **tiling}
+        runs.append(Run(kernel, negated, device, schedule, case))
+    for item, (found,) in zip(runs, run_all(cl_queue, runs), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2.0**-12, err_msg=item.what)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -275,13 +304,14 @@ def test_rounded_weights_are_within_a_rounding_more(
     cl_queue: Any,  # noqa: F811
     device: Device,  # noqa: F811
 ) -> None:
-    for case in ("a causal window", "a bias", "shared keys"):
-        shapes, how = CASES[case]
-        check(cl_queue, device, shapes, {**how, "rounded_weights": True}, name, computed=True)
+    cases = [(*CASES[case], True, {}) for case in ("a causal window", "a bias", "shared keys")]
     if name != "tf32":
-        groups = {"groups": 1, "tile_down": 4}
-        shapes, how = GROUPED[0]
-        check(cl_queue, device, shapes, {**how, "rounded_weights": True}, name, **groups)
+        cases.append((*GROUPED[0], False, {"groups": 1, "tile_down": 4}))
+    asked = [
+        Asked(shapes, {**how, "rounded_weights": True}, name, computed, tiling)
+        for shapes, how, computed, tiling in cases
+    ]
+    check(cl_queue, device, *asked)
 
 
 def test_a_unit_multiplies_rounded_weights_once() -> None:

@@ -22,10 +22,10 @@ from tests.passes.lower_kernels.product.test_tensor_product import (
     rounding,
 )
 from tests.support.lower_fixture import (
+    Run,
     check_all,
-    expected,
     fused_kernel,
-    run,
+    run_all,
     same_values,
 )
 from tests.support.matrix_unit_fixture import device  # noqa: F401
@@ -110,6 +110,7 @@ def test_a_norm_of_powers_of_two_gives_exact_sums(
     cl_queue: Any,  # noqa: F811
     device: Device,  # noqa: F811
 ) -> None:
+    runs: list[Run] = []
     for number, sizes in enumerate(SIZES):
         rows, columns, depth = sizes
         draw = np.random.default_rng(number)
@@ -120,11 +121,11 @@ def test_a_norm_of_powers_of_two_gives_exact_sums(
             *(draw.integers(-4, 5, s) for s in ((depth,), (columns, depth), (rows, columns))),
         ]
         arrays = [array.astype(np.float32) for array in arrays]
-        kernel = normed(rms_before, name, sizes)
-        tiling = tiling_of(number, device)
-        (got,) = run(cl_queue, kernel, arrays, device, matrix=name, **tiling)
-        want = np.sign(x) * arrays[1] @ arrays[2].T + arrays[3]
-        np.testing.assert_array_equal(got, want, str(sizes))
+        tiling = {"matrix": name, **tiling_of(number, device)}
+        runs.append(Run(normed(rms_before, name, sizes), arrays, device, tiling, str(sizes)))
+    for item, (got,) in zip(runs, run_all(cl_queue, runs), strict=True):
+        x, scale, weights, added = item.arrays
+        np.testing.assert_array_equal(got, np.sign(x) * scale @ weights.T + added, item.what)
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
@@ -135,15 +136,21 @@ def test_norms_of_random_rows_are_within_a_rounding(
     cl_queue: Any,  # noqa: F811
     device: Device,  # noqa: F811
 ) -> None:
+    runs: list[Run] = []
     for number, sizes in enumerate(SIZES[:3]):
         rows, columns, depth = sizes
         draw = np.random.default_rng(number)
         shapes = ((rows, depth), (depth,), (columns, depth), (rows, columns))
         arrays = [draw.standard_normal(shape).astype(np.float32) for shape in shapes]
-        kernel = normed(form, name, sizes)
-        (want,) = expected(kernel, arrays)
-        (got,) = run(cl_queue, kernel, arrays, device, matrix=name, **tiling_of(number, device))
-        largest = np.sqrt(depth) * np.abs(arrays[1])
-        bound = ULP[name] * (largest @ np.abs(arrays[2]).T) / np.sqrt(depth)
-        error = np.abs(got - want)
-        assert (error <= 4 * bound + 1e-5).all(), (sizes, (error / bound).max())
+        tiling = {"matrix": name, **tiling_of(number, device)}
+        runs.append(Run(normed(form, name, sizes), arrays, device, tiling, str(sizes)))
+
+    def within_a_rounding(item: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+        x, scale, weights, _ = item.arrays
+        depth = x.shape[1]
+        largest = np.sqrt(depth) * np.abs(scale)
+        bound = ULP[name] * (largest @ np.abs(weights).T) / np.sqrt(depth)
+        error = np.abs(got[0] - want[0])
+        assert (error <= 4 * bound + 1e-5).all(), (item.what, (error / bound).max())
+
+    check_all(cl_queue, runs, within_a_rounding)
