@@ -99,23 +99,27 @@ def test_sub_groups_that_count_in_order_put_rows_in_the_order_of_a_digit(
     check_all(cl_queue, runs, same)
 
 
+LARGE_GPU = DEVICES["nvidia-h200"]
+
+
 def test_large_groups_put_rows_in_the_order_of_a_digit(
     monkeypatch: pytest.MonkeyPatch,
     cl_queue: Any,  # noqa: F811
 ) -> None:
-    """The largest tiles that local memory has room for: parts that a tile is, and longer ones."""
-    monkeypatch.setattr(order, "SHORT_TILE", 1)
+    """Parts that are a tile, shorter than one, and longer. Where local memory is small, few digits
+    leave room for a tile.
+    """
+    monkeypatch.setattr(order, "LARGER_GROUPS", (4,))
+    schedule = {"variant": OrderVariant.RANKS, "largest_group": 1024}
     runs: list[Run] = []
-    for shape, axis, part in (((40_000,), 0, 16_384), ((2, 9000), 1, 4096), ((5000, 2), 0, 5000)):
-        runs += [
-            replace(item, schedule={"variant": OrderVariant.RANKS})
-            for item in placed("f32", shape, axis, part, shift=16, descending=False)
-            if item.device.kind == "gpu"
-        ]
+    for shape, axis, part in (((40_000,), 0, 16_384), ((2, 9000), 1, 4096), ((4000, 2), 0, 4000)):
+        for bits in (5, 8):
+            items = placed("f32", shape, axis, part, shift=16, bits=bits, descending=False)
+            for item in items:
+                if item.device is LARGE_GPU or (item.device.kind == "gpu" and bits == 5):
+                    runs.append(replace(item, schedule=schedule))
+                    assert scheduled(item.kernel, item.device, **schedule)["items"] == 1024
     check_all(cl_queue, runs, same)
-
-
-LARGE_GPU = DEVICES["nvidia-h200"]
 
 
 @pytest.mark.parametrize(
@@ -128,9 +132,9 @@ def test_longer_rows_are_put_in_order_in_longer_tiles(length: int, items: int, t
     assert part == tile
     kernel = fused_kernel(
         "order",
-        [("i32", (length,)), ("f32", (length,)), ("i32", (1, 256, -(-length // part)))],
+        [("i32", (length,)), ("f32", (length,)), ("i32", (1, 256, -(-length // tile)))],
         lambda b, x, y, sums: [
-            b.place_digits(x, item, sums, axis=0, part=part, shift=8) for item in (x, y)
+            b.place_digits(x, item, sums, axis=0, part=tile, shift=8) for item in (x, y)
         ],
     )
     found = scheduled(kernel, LARGE_GPU)

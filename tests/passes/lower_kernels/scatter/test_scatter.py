@@ -251,6 +251,16 @@ def test_groups_add_totals_of_parts_with_one_id(
     check_all(cl_queue, runs, check)
 
 
+@pytest.mark.parametrize(("places", "count"), [(1 << 20, 1 << 20), (1 << 20, 1 << 22)])
+def test_most_blocks_of_random_ids_have_one_chunk(places: int, count: int) -> None:
+    types = [("f32", (places,)), ("i32", (count,)), ("f32", (count,))]
+    kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_along(*x, axis=0, sorted=True))
+    found = scheduled(kernel, DEVICES["nvidia-h200"], variant=ScatterVariant.BLOCKS)
+    elements = np.bincount(np.random.default_rng(5).integers(0, places, count) // found["block"])
+    assert (elements <= found["items"] * found["each"]).mean() > 0.95
+    assert elements.mean() > 0.8 * found["items"] * found["each"]
+
+
 def test_totals_of_parts_are_there_before_others_write_them() -> None:
     """A whole part has no chunk, whose end is a barrier: one work-item adds its total."""
     types = [("f32", (700,)), ("i32", (9000,)), ("f32", (9000,)), ("f32", (9,))]
