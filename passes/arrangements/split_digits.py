@@ -1,5 +1,7 @@
 """Sorts of few long rows by a digit, cut so that the whole device has work: parts of rows.
 
+On a GPU a part is no longer than a tile may be, which a group puts in order in local memory.
+
 Before:
     %y = fusion.kernel order (%a = %x : tensor<16777216xf32>) -> (tensor<16777216xf32>) {
       %0 = mgn.sort_digits(%a, %a) axis = 0, shift = 8 : tensor<16777216xf32>
@@ -25,26 +27,26 @@ from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.operations.rows.digits import DIGIT_BITS
 from mgn.passes.arrangements.kernel_pieces import Finish, KernelPieces, Made, as_element
+from mgn.passes.schedules.order import LONGEST_TILE
 
 PARTS_A_UNIT = {True: 2, False: 8}
-"""Parts of rows for each unit of a CPU and of a GPU."""
+"""Parts of rows for each unit of a CPU, and of a GPU where they are not too long."""
 
 STEP = {True: 1024, False: 2048}
 """What the length of a part is a multiple of."""
 
-LONGEST = {True: 1 << 30, False: 16384}
-"""The longest part: on a GPU, the longest tile in which a group puts elements in order."""
-
 
 def choose_digit_part(shape: tuple[int, ...], axis: int, device: Device) -> int | None:
-    """How long the parts of rows should be; None where the device has enough rows to work on."""
+    """How long the parts of rows should be; None where the device has enough rows to work on, or
+    rows are short.
+    """
     length, step = shape[axis], STEP[device.is_cpu]
     rows = prod(shape) // max(length, 1)
     wanted = PARTS_A_UNIT[device.is_cpu] * device.compute_units
     if 2 * rows > wanted or length < 2 * step:
         return None
     part = step * -(-length // (step * max(wanted // max(rows, 1), 1)))
-    return min(part, LONGEST[device.is_cpu])
+    return part if device.is_cpu else min(part, LONGEST_TILE)
 
 
 @dataclass(frozen=True)

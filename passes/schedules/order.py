@@ -74,15 +74,15 @@ PLACES = 8
 COUNTING = 32
 """The size of sub-groups that count in order; so many work-items share counts elsewhere, too."""
 
-RANKED, RUN_ENDS = 68.0, 52.0
-"""Steps of finding the place of an element where sub-groups count in order, and of each value that
-is put there; and what each takes more in tiles of up to `SHORT_TILE` elements. Longer tiles take
-less of it: a run of a digit begins and ends within a sector of 32 bytes, which memory reads before
-it is written. An NVIDIA H200 puts 110 elements in their places in a nanosecond, and 65 of two; in
-tiles of 16,384 elements 110 of two.
-"""
+RANKED, RUN_ENDS, SHORT_TILE = 68.0, 52.0, 4096
+"""Where sub-groups count in order. `RANKED`: steps of finding the place of an element, and as many
+of putting each value there. `RUN_ENDS`: what each of these takes more in tiles of up to
+`SHORT_TILE` elements, and less of it in longer ones, which have fewer runs of a digit. A run begins
+and ends within a sector of 32 bytes, which memory reads before it is written.
 
-SHORT_TILE = 4096
+In a nanosecond, an NVIDIA H200 puts 110 elements with one value each in their places in tiles of
+4096, and 65 with two values; in tiles of 16,384 it puts 110 with two.
+"""
 
 HELD_COUNTS = 8
 """Elements that a work-item reads at a time to count their digits."""
@@ -90,8 +90,13 @@ HELD_COUNTS = 8
 HELD_ELEMENTS = (16, 8, 4)
 """How many elements of a tile a work-item may have whose sub-group counts in order."""
 
-LARGER_GROUPS = (1, 2, 4)
-"""How many times larger a group may be that puts elements in order so."""
+DIGIT_ITEMS, LARGER_GROUPS = 256, (1, 2, 4)
+"""Work-items of a group that puts elements in the order of a digit, and how many times as many it
+may have where sub-groups count in order.
+"""
+
+LONGEST_TILE = DIGIT_ITEMS * max(LARGER_GROUPS) * max(HELD_ELEMENTS)
+"""The most elements that such a group puts in order at a time, if local memory has room."""
 
 PART = {True: 512, False: 8}
 """Elements of the result that a work-item merges, on a CPU and on a GPU."""
@@ -281,7 +286,7 @@ def _counts(request: Request, runs: Runs) -> Schedule:
 
 
 def _digits(request: Request, runs: Runs) -> Schedule:
-    items = min(request.number("local", 256), 256) if request.is_gpu else 1
+    items = min(request.number("local", DIGIT_ITEMS), DIGIT_ITEMS) if request.is_gpu else 1
     steps = runs.rows * runs.length * PLACED[not request.is_gpu]
     numbers = {"items": items, "each": PLACES} if request.is_gpu else {}
     return _schedule(request, OrderVariant.DIGITS, steps * _idle(request, runs), numbers)
@@ -299,20 +304,31 @@ def _ranks(request: Request, node: Node, runs: Runs) -> Iterator[Schedule]:
     if not request.is_gpu or not counts or node.name != "place_digits":
         return
     moved = moved_values(request.body.of_kind(Kind.ORDER))
+    for items, each in _ranked_tiles(request, 1 << node.values["bits"], moved):
+        tile = items * each
+        placed = RANKED + RUN_ENDS * min(1.0, SHORT_TILE / tile)
+        steps = runs.all * ceil_div(runs.run, tile) * tile * placed * (1 + len(moved))
+        numbers = {"items": items, "each": each}
+        yield _schedule(request, OrderVariant.RANKS, steps * _idle(request, runs), numbers)
+
+
+def _ranked_tiles(
+    request: Request, digits: int, moved: Sequence[Node]
+) -> Iterator[tuple[int, int]]:
+    """The work-items of a group, and elements of each, whose tile local memory has room for.
+
+    An element has its values and a digit of one byte there. Of each digit there are a count for
+    each sub-group and three numbers, and sums of some digits, which are fewer.
+    """
     record = 1 + sum(value.element.bytes for value in moved)
-    digits = 1 << node.values["bits"]
-    least = min(request.number("local", 256), 256)
+    least = min(request.number("local", DIGIT_ITEMS), DIGIT_ITEMS)
     most = request.number("largest_group", least)
     memory = request.number("local_memory", request.device.local_memory)
     for items in (least * times for times in LARGER_GROUPS if least * times <= most):
         room = memory - 4 * digits * (items // COUNTING + 4)
-        for each in HELD_ELEMENTS:
-            tile = items * each
-            if items % COUNTING == 0 and tile * record <= room:
-                placed = RANKED + RUN_ENDS * min(1.0, SHORT_TILE / tile)
-                steps = runs.all * ceil_div(runs.run, tile) * tile * placed * (1 + len(moved))
-                numbers = {"items": items, "each": each}
-                yield _schedule(request, OrderVariant.RANKS, steps * _idle(request, runs), numbers)
+        fitting = [each for each in HELD_ELEMENTS if items * each * record <= room]
+        if items % COUNTING == 0:
+            yield from ((items, each) for each in fitting)
 
 
 def _idle(request: Request, runs: Runs) -> float:

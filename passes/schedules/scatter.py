@@ -69,21 +69,23 @@ GROUPS_A_UNIT = 4
 """Groups that a compute unit of a GPU needs to be busy."""
 
 MOST_PLACES, LINE = 2048, 32
-"""The most places of a block, and what their number is a multiple of where there are many."""
+"""The most places of a block, and what their number is a multiple of where it is larger: 32 numbers
+of 4 bytes are a line of memory.
+"""
 
 SPREAD = 3
-"""How many times the square root of a chunk's elements a block may have more of them than others
-where ids are drawn at random: most blocks have one chunk.
+"""How many square roots of a chunk's elements a chunk is larger than what a block has on average.
+By random ids, so few blocks have more than a chunk that a group goes over one as a rule.
 """
 
 BLOCK_TRIP, TURN = 1.3e-6, 1e-6
 """Seconds of a group for a chunk of a block's elements, and for a turn of the search for where the
-block begins, which waits for memory. Measured on an NVIDIA H200: 512 chunks of 2^20 equal ids take
+block begins. A turn waits for memory. Measured on an NVIDIA H200: 512 chunks of 2^20 equal ids take
 0.64 ms, and 8192 of 2^24 take 12.2.
 """
 
 LEAST_ITEMS = 8
-"""The fewest work-items that search together."""
+"""The fewest work-items that search together. One alone would take a turn for each element."""
 
 CHUNK, MOST_TOTALS = 64, 4096
 """Elements of a table's chunk, and the most places of a table."""

@@ -4,6 +4,7 @@ A group walks a part of a row, tile by tile. Each of its sub-groups has a stretc
 counts of its own in local memory: an element takes the count of its digit, and leaves one more.
 Counts of all sub-groups, added up, say where each element goes in the tile, which is put together
 in local memory. So neighbours go to neighbouring places of the row (Merrill and Grimshaw 2011).
+The longer a tile is, the longer are the runs of a digit that are written to the row.
 """
 
 from collections.abc import Callable
