@@ -62,10 +62,10 @@ def _for(writer: Writer, operation: scf.ForOp) -> None:
 def _hidden_bound(writer: Writer, type: str, end: Expression) -> Expression:
     """A variable of a loop's end, of which NVIDIA's compiler does not know how it came about.
 
-    NVVM 7.0.1 (of CUDA 13.0 and driver 580) has a number of rounds wrong that it reads as -1 - x,
-    and whose limit it knows: it takes it for a multiple of 2^32 - 1, and so of 3. Where it unrolls
-    such a loop three times, it ends it at the next multiple of 3: `min(301 - i % 4 * 100, 100)`
-    rounds become 102, or 3 for 1.
+    NVVM 7.0.1 (of CUDA 13.0 and driver 580) has some numbers of rounds wrong: those that it reads
+    as -1 - x, and whose limit it knows. It takes such a number for a multiple of 2^32 - 1, and so
+    of 3. Where it unrolls the loop three times, it goes on to the next multiple of 3:
+    `min(301 - i % 4 * 100, 100)` rounds become 102 for 100, or 3 for 1.
     """
     bits, register = ("b64", "l") if type == "long" else ("b32", "r")
     body = (

@@ -1,10 +1,13 @@
 """Blocks of a scatter whose ids are in order, on a GPU: a group has some places along the axis.
 
-It finds which elements are meant for its places by a search in which each work-item looks at one
-element at a time, since a look waits for memory. It goes over the elements in chunks. A
-work-item combines neighbours that have one id. What crosses work-items is combined in local memory
-in steps that reach twice as far each (Hillis and Steele 1986), as far as ids are alike. Then one
-work-item puts what a chunk has for a place to what is there, so that the order is always the same.
+It searches for the elements that are meant for its places, in turns. In a turn each work-item looks
+at one element, and the next turn is about what lies between two of these. So all looks of a turn
+wait for memory at once.
+
+It goes over the elements in chunks. A work-item combines neighbours that have one id. What crosses
+work-items is combined in local memory in steps that reach twice as far each (Hillis and Steele
+1986), as far as ids are alike. Then one work-item puts what a chunk has for a place to what is
+there, so that the order is always the same.
 Where totals of parts are there already, one of them is added for all chunks of a part that has one
 id.
 """
@@ -33,7 +36,7 @@ class _Blocks(BlockTotals):
         code, self.each = self.code, job.entry("each")
         self.firsts, self.lasts = (code.local(i32, self.items) for _ in range(2))
         self.values = [code.local(self.type, self.items) for _ in range(2)]
-        self.stretches = code.local(i32, 2)
+        self.stretches = code.local(i32, 2)  # how many are below a wanted id, for each of the two
 
     def write(self) -> Launch:
         code = self.code
@@ -98,12 +101,16 @@ class _Blocks(BlockTotals):
         return lows[0], lows[1]
 
     def _nearer(self, lows: list[Index], step: int, wanted: list[SSAValue]) -> list[Index]:
-        """Where elements begin that are not below a wanted id, to a step: each work-item looks at
-        the last element of its stretch of so many.
+        """A turn of the search: for each wanted id, an element that is at most `step` - 1 before
+        the first whose id is not below it.
+
+        From `low` on each work-item has a stretch of `step` elements, and looks at the last of it.
+        Where that is below the wanted id, all of the stretch are.
         """
         code, one, zero = self.code, self.code.constant(1, i32), self.code.constant(0, i32)
+        all_marks = (self.firsts, self.lasts)  # chunks use this memory only after the search
         flags: list[SSAValue] = []
-        for low, target, marks in zip(lows, wanted, (self.firsts, self.lasts), strict=True):
+        for low, target, marks in zip(lows, wanted, all_marks, strict=True):
             place = low + (self.item * step + (step - 1))
             there = code.known(place.clamp(0, self.count - 1), self.count)
             below = code.compare_integers("slt", self.id(there), target)
@@ -114,25 +121,23 @@ class _Blocks(BlockTotals):
         code.barrier()
         right = code.index((self.item + 1).clamp(0, self.items - 1))
         is_last = code.compare_integers("eq", code.index(self.item), code.index(self.items - 1))
-        count = code.convert("index_cast", code.index(self.item + 1), i32)
-        for n, (flag, marks) in enumerate(zip(flags, (self.firsts, self.lasts), strict=True)):
+        up_to_own = code.convert("index_cast", code.index(self.item + 1), i32)
+        for n, (flag, marks) in enumerate(zip(flags, all_marks, strict=True)):
             ends = code.compare_integers("eq", code.load(marks, right), zero)
             ends = code.binary(arith.AndIOp, flag, code.binary(arith.OrIOp, ends, is_last))
-            own = code.index(n)
-            code.when(ends, lambda own=own: code.store(count, self.stretches, own))
+            cell = code.index(n)
+            code.when(ends, lambda cell=cell: code.store(up_to_own, self.stretches, cell))
             none = code.binary(arith.XOrIOp, flag, code.constant(1, i1))
-            first = code.is_below(self.item, 1, 1)
-            code.when(
-                code.all_of([none, first]), lambda own=own: code.store(zero, self.stretches, own)
-            )
+            none = code.all_of([none, code.is_below(self.item, 1, 1)])
+            code.when(none, lambda cell=cell: code.store(zero, self.stretches, cell))
         code.barrier()
         return [
-            self._from(low, code.load(self.stretches, code.index(n)), step)
+            self._behind(low, code.load(self.stretches, code.index(n)), step)
             for n, low in enumerate(lows)
         ]
 
-    def _from(self, low: Index, stretches: SSAValue, step: int) -> Index:
-        """So many stretches behind an element, or behind all."""
+    def _behind(self, low: Index, stretches: SSAValue, step: int) -> Index:
+        """The element behind so many stretches that begin at `low`, or the end of all elements."""
         code = self.code
         stretches = code.binary(arith.MaxSIOp, stretches, code.constant(0, i32))
         stretches = code.binary(arith.MinSIOp, stretches, code.constant(self.items, i32))
