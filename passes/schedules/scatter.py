@@ -13,7 +13,7 @@ GPU.
 
 from collections.abc import Iterator
 from enum import StrEnum
-from math import ceil, isqrt, log, prod
+from math import ceil, isqrt, prod
 
 from mgn.dialects.fusion.forms import COMBINED, IN_PLACE
 from mgn.dialects.kernel import Device
@@ -159,6 +159,16 @@ def inner_size(node: Node) -> int:
 def looks_once(node: Node) -> bool:
     """Whether all elements of a line behind the axis have one id."""
     return prod(node.operands[1].shape[node.values["axis"] + 1 :]) == 1
+
+
+def search_steps(count: int, items: int) -> Iterator[int]:
+    """How many of so many elements in order each of some work-items stands for, in each turn of a
+    search. What a turn leaves open lies between two of those that were looked at.
+    """
+    while count:
+        step = ceil_div(count, items)
+        yield step
+        count = step - 1
 
 
 def _rises(node: Node) -> bool:
@@ -307,7 +317,7 @@ def _blocks(request: Request, node: Node) -> Iterator[Schedule]:
     block -= block % LINE if block > LINE else 0
     steps = node.operands[2].count * SEGMENTED + node.count * LOOK
     trips = ceil_div(ceil_div(count, ceil_div(shape[axis], block)), chunk)
-    turns = ceil(log(count + 1, items))
+    turns = len(list(search_steps(count, items)))
     seconds = max(_seconds(request, node, steps), trips * BLOCK_TRIP) + turns * TURN
     numbers = {"items": items, "each": ELEMENTS, "block": block}
     facts = request.facts("form")

@@ -16,13 +16,13 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import i1, i32
 from xdsl.ir import SSAValue
 
-from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Counter, Index, constant, of
 from mgn.passes.lower_kernels.core.pure_code import INDEX
 from mgn.passes.lower_kernels.core.scalar import widened
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.scatter.block_totals import BlockTotals
 from mgn.passes.lower_kernels.scatter.joining import join
+from mgn.passes.schedules.scatter import search_steps
 
 
 def lower_blocks(job: Job) -> Launch:
@@ -93,11 +93,9 @@ class _Blocks(BlockTotals):
     def _elements(self) -> tuple[Index, Index]:
         """Where the elements begin that are meant for the block, and where those behind do."""
         ends = (self.first, (self.first + self.block).clamp(0, self.places))
-        lows, span = [constant(0), constant(0)], self.count
-        while span:
-            step = ceil_div(span, self.items)
+        lows = [constant(0), constant(0)]
+        for step in search_steps(self.count, self.items):
             lows = self._nearer(lows, step, [self.code.index(end) for end in ends])
-            span = step - 1
         return lows[0], lows[1]
 
     def _nearer(self, lows: list[Index], step: int, wanted: list[SSAValue]) -> list[Index]:
