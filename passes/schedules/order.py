@@ -62,9 +62,6 @@ an NVIDIA H200 does this with 50 elements in a nanosecond.
 COMPARED = 2.0
 """Steps of comparing the key of an element with the one before it, which a cache has."""
 
-COUNTERS = 256
-"""Work-items of a GPU's group that count digits."""
-
 GROUPS_A_UNIT = 4
 """Groups that a compute unit of a GPU needs to be busy."""
 
@@ -91,8 +88,8 @@ HELD_ELEMENTS = (16, 8, 4)
 """How many elements of a tile a work-item may have whose sub-group counts in order."""
 
 DIGIT_ITEMS, LARGER_GROUPS = 256, (1, 2, 4)
-"""Work-items of a group that puts elements in the order of a digit, and how many times as many it
-may have where sub-groups count in order.
+"""Work-items of a GPU's group that counts digits or puts elements in their order, and how many
+times as many it may have where sub-groups count in order.
 """
 
 LONGEST_TILE = DIGIT_ITEMS * max(LARGER_GROUPS) * max(HELD_ELEMENTS)
@@ -278,15 +275,19 @@ def _merges(request: Request, runs: Runs) -> Schedule:
 def _counts(request: Request, runs: Runs) -> Schedule:
     numbers = {"items": 1}
     if request.is_gpu:
-        numbers = {"items": min(request.number("local", 256), COUNTERS), "held": HELD_COUNTS}
+        numbers = {"items": _digit_items(request), "held": HELD_COUNTS}
     (node, *_) = request.body.of_kind(Kind.ORDER)
     each = COUNTED[not request.is_gpu] + COMPARED * node.values["with_falls"]
     steps = runs.rows * runs.length * each
     return _schedule(request, OrderVariant.COUNTS, steps * _idle(request, runs), numbers)
 
 
+def _digit_items(request: Request) -> int:
+    return min(request.number("local", DIGIT_ITEMS), DIGIT_ITEMS)
+
+
 def _digits(request: Request, runs: Runs) -> Schedule:
-    items = min(request.number("local", DIGIT_ITEMS), DIGIT_ITEMS) if request.is_gpu else 1
+    items = _digit_items(request) if request.is_gpu else 1
     steps = runs.rows * runs.length * PLACED[not request.is_gpu]
     numbers = {"items": items, "each": PLACES} if request.is_gpu else {}
     return _schedule(request, OrderVariant.DIGITS, steps * _idle(request, runs), numbers)
@@ -321,7 +322,7 @@ def _ranked_tiles(
     each sub-group and three numbers, and sums of some digits, which are fewer.
     """
     record = 1 + sum(value.element.bytes for value in moved)
-    least = min(request.number("local", DIGIT_ITEMS), DIGIT_ITEMS)
+    least = _digit_items(request)
     most = request.number("largest_group", least)
     memory = request.number("local_memory", request.device.local_memory)
     for items in (least * times for times in LARGER_GROUPS if least * times <= most):

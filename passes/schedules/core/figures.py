@@ -180,13 +180,12 @@ def _gpu_figures(traits: Traits, arranged: Entries, device: Device) -> dict[str,
         entries["stash_memory"] = max(large_local_memory(device) - MET_BYTES, 0)
     if device.vendor == "nvidia":
         entries["sub_group"] = device.sub_group_size
-    if kind is KernelKind.ORDER:
-        entries |= {"local_memory": large_local_memory(device), "largest_group": group}
-    if kind is KernelKind.CONTRACTION or kind in ATTENTIONS:
-        attends = kind in ATTENTIONS
-        room = large_local_memory(device) if attends else device.local_memory
-        entries |= {"local_memory": room}
-        entries |= {"largest_group": group}
+    multiplies = kind is KernelKind.CONTRACTION or kind in ATTENTIONS
+    if multiplies or kind is KernelKind.ORDER:
+        usual = kind is KernelKind.CONTRACTION
+        room = device.local_memory if usual else large_local_memory(device)
+        entries |= {"local_memory": room, "largest_group": group}
+    if multiplies:
         unit = str(arranged.get(MATRIX))
         if unit in device.matrix_rates:
             entries |= {MATRIX: unit, "matrix_unit": device.matrix_unit}
