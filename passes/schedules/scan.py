@@ -2,7 +2,8 @@
 
 `rows`: a work-item walks a row, or a vector of neighbouring rows. `groups`: the work-items of a
 group share a row, or a few short ones: each scans some neighbouring elements in registers, and what
-they come to is scanned in local memory (Hillis and Steele 1986). Long rows take several trips.
+they come to is scanned in local memory (Hillis and Steele 1986). Long rows take several trips. A
+trip may have several pieces, in each of which a work-item's vector lies next to its neighbour's.
 """
 
 from collections.abc import Iterator
@@ -36,6 +37,16 @@ GROUPS_A_UNIT = 6
 
 VECTORS, ELEMENTS = 2, 8
 """The most vectors of a work-item in a trip, and elements of it where vectors are narrow."""
+
+PIECES, WIDE = 4, 4
+"""The most pieces of a trip, and the fewest elements of a vector where trips have some. Of narrow
+vectors a work-item takes several neighbours, and exchanges once for all of them.
+"""
+
+EARLIER = 1.5e-6
+"""Seconds of a group that adds up the totals of the parts before its own. Measured on an NVIDIA
+H200 with 4096 parts.
+"""
 
 
 class ScanVariant(StrEnum):
@@ -99,6 +110,8 @@ def _rows(request: Request, node: Node, parts: Parts) -> Schedule:
     seconds = 2.0 * STEPS[cpu] * node.count / request.device.rate(node.element.name)
     if not cpu:
         seconds = max(seconds, parts.length * WALKED)
+    if node.values.get("totals"):
+        seconds += parts.count * WALKED
     alone = max(ONE_BY_ONE * request.number("lanes", 16), 1.0) if cpu and width == 1 else 1.0
     numbers, facts = {"width": width, "items": items}, request.facts("form")
     return Schedule(ScanVariant.ROWS, numbers, facts, seconds, _passes(node), alone)
@@ -113,14 +126,18 @@ def _groups(request: Request, node: Node, parts: Parts) -> Iterator[Schedule]:
     width = dividing_lanes(last, request.number("lanes", 4))
     if parts.count > 1:
         width = dividing_lanes(parts.length, width)
-    vectors = max(VECTORS, ELEMENTS // width)
-    vectors = min(vectors, power_above(ceil_div(parts.length, local * width)))
+    most = power_above(ceil_div(parts.length, local * width))
+    vectors, pieces = min(max(VECTORS, ELEMENTS // width), most), 1
+    if width >= WIDE and most > 1:
+        vectors, pieces = 1, min(PIECES, most)
     shares = min(local, power_above(ceil_div(parts.length, vectors * width)))
     together = max(1, min(local // shares, power_below(parts.all)))
-    trips = ceil_div(parts.length, shares * vectors * width)
+    trips = ceil_div(parts.length, shares * vectors * width * pieces)
     waves = ceil_div(ceil_div(parts.all, together), GROUPS_A_UNIT * request.number("units", 1))
     seconds = 2.0 * SHARED * node.count / request.device.rate(node.element.name)
     seconds = max(seconds, waves * trips * TRIP)
-    numbers = {"width": width, "vectors": vectors, "shares": shares, "together": together}
+    seconds += EARLIER if node.values.get("totals") else 0.0
+    numbers = {"width": width, "vectors": vectors, "pieces": pieces}
+    numbers |= {"shares": shares, "together": together}
     facts = request.facts("form", "sub_group")
     yield Schedule(ScanVariant.GROUPS, numbers, facts, seconds, _passes(node))

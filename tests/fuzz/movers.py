@@ -293,7 +293,8 @@ def scan_in_parts(draw: Draw, name: str) -> int:
     axis, part = axis_of(draw.rng, len(shape)), draw.rng.choice((1, 2, 7, 64))
     shape[axis] = -(-shape[axis] // part)
     before = draw.value(draw.element(x).name, tuple(shape))
-    return draw.step(name, x, before, axis=axis, part=part)
+    totals = draw.rng.random() < 0.5
+    return draw.step(name, x, before, axis=axis, part=part, totals=totals)
 
 
 def ordering(draw: Draw, name: str) -> int:

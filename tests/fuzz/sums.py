@@ -100,23 +100,22 @@ def in_parts(
     element: ElementType,
     axis: int,
     part: int,
+    totals: bool,
 ) -> Floats:
-    """A scan that begins anew, each part with what was before it."""
+    """A scan that begins anew, each part with what was before it, or the totals of earlier ones."""
     if not x.shape[axis]:
         return x
-    found: list[Floats] = []
+    found: list[list[Array]] = []
     for number, start in enumerate(range(0, x.shape[axis], part)):
+        own = range(start, min(start + part, x.shape[axis]))
+        earlier = range(number) if totals else [number]
         pieces = [
-            np.concatenate(
-                [np.take(one, [number], axis), np.take(other, range(start, stop), axis)], axis
-            )
-            for stop in (min(start + part, x.shape[axis]),)
+            np.concatenate([np.take(one, earlier, axis), np.take(other, own, axis)], axis)
             for one, other in zip(before.parts, x.parts, strict=True)
         ]
-        found.append(running(Floats(*pieces), element, axis))
-    parts = zip(*(item.parts for item in found), strict=True)
-    rest = ([np.delete(part, 0, axis) for part in group] for group in parts)
-    return Floats(*(np.concatenate(group, axis) for group in rest))
+        scanned = running(Floats(*pieces), element, axis)
+        found.append([np.delete(item, range(len(earlier)), axis) for item in scanned.parts])
+    return Floats(*(np.concatenate(group, axis) for group in zip(*found, strict=True)))
 
 
 @dataclass(frozen=True)

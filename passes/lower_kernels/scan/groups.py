@@ -4,6 +4,10 @@ In a trip each work-item scans some neighbouring elements in registers. What the
 in steps that reach twice as far each, in local memory or by exchange of registers. A result is what
 the trips before came to, then the work-items before, then the elements before: so its rounding
 errors are few.
+
+A trip may have several pieces of the part, one behind the other. All are read before any is
+scanned, and what sub-groups come to in them meets at one barrier. Parts whose totals were found
+before are scanned from the last one on: it was read last, so a cache may have it.
 """
 
 from xdsl.ir import SSAValue
@@ -18,8 +22,11 @@ from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import combine, narrowed, start_of, widened
 from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP, can_shuffle
 from mgn.passes.lower_kernels.core.template import Job, Launch
-from mgn.passes.lower_kernels.scan.parts import before_part
+from mgn.passes.lower_kernels.scan.parts import before_part, given_for_part, has_totals
 from mgn.passes.schedules.scan import parts_of
+
+AT_ONCE = 4
+"""Totals of earlier parts that a work-item reads together."""
 
 
 def lower_groups(job: Job) -> Launch:
@@ -35,10 +42,12 @@ class _Groups:
         self.parts = parts_of(self.scan, self.space)
         self.width, self.vectors = job.entry("width"), job.entry("vectors")
         self.shares, self.together = job.entry("shares"), job.entry("together")
-        self.items = self.shares * self.together
+        self.items, self.pieces = self.shares * self.together, job.entry("pieces")
         self.own = self.width * self.vectors
         type = memory_type(accumulator(self.scan.element))
-        self.memory = [self.code.local(type, self.items) for _ in range(2)]
+        self.exchanges = can_shuffle(job, self.shares, [type])
+        buffers, cells = (1, self.items // SUB_GROUP) if self.exchanges else (2, self.items)
+        self.memory = [self.code.local(type, cells * self.pieces) for _ in range(buffers)]
         self.nothing = start_of(self.code, self.scan, 1)
 
     def write(self) -> Launch:
@@ -47,30 +56,59 @@ class _Groups:
         group = code.counter(kernel.GroupIdOp, 0, groups)
         self.place = code.counter(kernel.LocalIdOp, 0, self.items)
         self.share = self.place % self.shares
+        if has_totals(self.scan):
+            group = group * -1 + (groups - 1)
         number = group * self.together + self.place // self.shares
         self.in_part = code.is_below(number, parts.all, 1)
         number = code.bounded(number, parts.all)
         self.row, self.part = number // parts.count, number % parts.count
         self.begin = self.part * parts.length
-        trips = ceil_div(parts.length, self.shares * self.own)
-        first = before_part(self.job.evaluator(), self.scan, self.space, self.row, self.part)
-        code.loop(0, trips, self._trip, [self.nothing if first is None else first])
+        trips = ceil_div(parts.length, self.shares * self.own * self.pieces)
+        code.loop(0, trips, self._trip, [self._before()])
         return Launch((groups * self.items,), (self.items,))
+
+    def _before(self) -> SSAValue:
+        """What the elements before the group's part come to. Totals are added up by all its
+        work-items.
+        """
+        code, evaluator, shares = self.code, self.job.evaluator(), self.shares
+        if not has_totals(self.scan):
+            first = before_part(evaluator, self.scan, self.space, self.row, self.part)
+            return self.nothing if first is None else first
+
+        def add(turn: Index, held: list[SSAValue]) -> list[SSAValue]:
+            part = code.known(turn * shares + self.share, self.parts.count)
+            value = given_for_part(evaluator, self.scan, self.space, self.row, part)
+            return [self._join(held[0], value)]
+
+        turns = code.known(self.part - self.share + (shares - 1), self.parts.count + shares)
+        (own,) = code.loop(0, turns // shares, add, [self.nothing], unroll=AT_ONCE)
+        ((_, total),) = self._across([own])
+        code.barrier()
+        return total
 
     def _trip(self, trip: Index, held: list[SSAValue]) -> list[SSAValue]:
         """Scans what the group takes in a trip, after what came before."""
-        code = self.code
-        first = trip * (self.shares * self.own) + self.share * self.own
+        code, piece = self.code, self.shares * self.own
+        begin, before = trip * (piece * self.pieces) + self.share * self.own, held[0]
+        firsts = [begin + number * piece for number in range(self.pieces)]
+        scanned = [self._scanned(first) for first in firsts]
+        across = self._across([sums[-1] for sums in scanned])
+        for first, sums, (earlier, total) in zip(firsts, scanned, across, strict=True):
+            start = self._join(before, earlier)
+            for place in range(0, self.own, self.width):
+                own = sums[place : place + self.width]
+                self._write(first + place, [self._join(start, item) for item in own])
+            before = self._join(before, total)
+        code.barrier()
+        return [before]
+
+    def _scanned(self, first: Index) -> list[SSAValue]:
+        """What the elements of a work-item in a piece come to, one after the other."""
         sums: list[SSAValue] = []
         for number in range(self.vectors):
             sums += self._prefixes(first + number * self.width, sums[-1] if sums else None)
-        before, total = self._across(sums[-1])
-        before = self._join(held[0], before)
-        for number in range(self.vectors):
-            own = sums[number * self.width : (number + 1) * self.width]
-            self._write(first + number * self.width, [self._join(before, item) for item in own])
-        code.barrier()
-        return [self._join(held[0], total)]
+        return sums
 
     def _prefixes(self, place: Index, before: SSAValue | None) -> list[SSAValue]:
         """What the elements of a vector come to, one after the other."""
@@ -97,55 +135,76 @@ class _Groups:
         element = element.clamp(0, length - width)
         return code.known(element // width, length // width) * width, inside
 
-    def _across(self, value: SSAValue) -> tuple[SSAValue, SSAValue]:
-        """What the work-items of the row before this one come to, and what all of them do."""
-        code = self.code
+    def _across(self, values: list[SSAValue]) -> list[tuple[SSAValue, SSAValue]]:
+        """What the work-items of the row before this one come to, and what all of them do, in each
+        of some pieces.
+        """
         if self.shares == 1:
-            return self.nothing, value
-        if self._exchanges(value):
-            return self._across_sub_groups(value)
-        source, target = self.memory
-        code.store(value, source, code.index(self.place))
-        code.barrier()
+            return [(self.nothing, value) for value in values]
+        if self.exchanges:
+            return self._across_sub_groups(values)
+        return self._across_memory(values)
+
+    def _across_memory(self, values: list[SSAValue]) -> list[tuple[SSAValue, SSAValue]]:
+        """The same in local memory, in which each piece has a stretch."""
+        code, items, (source, target) = self.code, self.items, self.memory
+        places = [self.place + number * items for number in range(self.pieces)]
+
+        def put(memory: SSAValue) -> None:
+            for place, value in zip(places, values, strict=False):
+                code.store(value, memory, code.index(place))
+            code.barrier()
+
+        put(source)
         reach = 1
         while reach < self.shares:
-            value = self._reached(source, reach, value)
-            code.store(value, target, code.index(self.place))
-            code.barrier()
+            values = [
+                self._reached(source, place, reach, value)
+                for place, value in zip(places, values, strict=False)
+            ]
+            put(target)
             source, target = target, source
             reach *= 2
-        last = self.place - self.share + (self.shares - 1)
-        total = code.load(source, code.index(last))
-        left = self.place.clamp(1, self.items - 1) - 1
-        before = code.load(source, code.index(left))
         is_first = code.is_below(self.share, 1, 1)
-        return code.select(is_first, self.nothing, before), total
+        found: list[tuple[SSAValue, SSAValue]] = []
+        for number in range(len(values)):
+            last = self.place - self.share + (number * items + self.shares - 1)
+            left = self.place.clamp(1, items - 1) + (number * items - 1)
+            total, before = (code.load(source, code.index(place)) for place in (last, left))
+            found.append((code.select(is_first, self.nothing, before), total))
+        return found
 
-    def _exchanges(self, value: SSAValue) -> bool:
-        """Whether work-items of a sub-group can read each other's registers."""
-        return can_shuffle(self.job, self.shares, [value.type])
-
-    def _across_sub_groups(self, value: SSAValue) -> tuple[SSAValue, SSAValue]:
+    def _across_sub_groups(self, values: list[SSAValue]) -> list[tuple[SSAValue, SSAValue]]:
         """The same, by exchange of registers; what sub-groups come to meets in local memory."""
-        code, lane, memory = self.code, self.place % SUB_GROUP, self.memory[0]
-        reach = 1
+        code, lane, (memory,) = self.code, self.place % SUB_GROUP, self.memory
+        count = self.shares // SUB_GROUP
+        up_to = [self._in_sub_group(value, lane) for value in values]
+        for number, value in enumerate(up_to):
+            cell = self.place // SUB_GROUP * self.pieces + number
+            code.store(self._from_lane(value, constant(SUB_GROUP - 1)), memory, code.index(cell))
+        code.barrier()
+        own, first = self.share // SUB_GROUP, self.place // self.shares * count
+        found: list[tuple[SSAValue, SSAValue]] = []
+        for piece, value in enumerate(up_to):
+            left = self._from_lane(value, lane.clamp(1, SUB_GROUP - 1) - 1)
+            before = code.select(code.is_below(lane, 1, 1), self.nothing, left)
+            total = earlier = self.nothing
+            for number in range(count):
+                part = code.load(memory, code.index((first + number) * self.pieces + piece))
+                total = self._join(total, part)
+                earlier = code.select(code.is_below(own, number + 1, 1), earlier, total)
+            found.append((self._join(earlier, before), total))
+        return found
+
+    def _in_sub_group(self, value: SSAValue, lane: Index) -> SSAValue:
+        """What the work-items of the sub-group up to this one come to."""
+        code, reach = self.code, 1
         while reach < SUB_GROUP:
             left = self._from_lane(value, lane.clamp(reach, SUB_GROUP - 1) - reach)
             joined = self._join(left, value)
             value = code.select(code.is_below(lane, reach, 1), value, joined)
             reach *= 2
-        sub_group, count = self.place // SUB_GROUP, self.shares // SUB_GROUP
-        code.store(self._from_lane(value, constant(SUB_GROUP - 1)), memory, code.index(sub_group))
-        code.barrier()
-        left = self._from_lane(value, lane.clamp(1, SUB_GROUP - 1) - 1)
-        before = code.select(code.is_below(lane, 1, 1), self.nothing, left)
-        own, first = self.share // SUB_GROUP, self.place // self.shares * count
-        total = earlier = self.nothing
-        for number in range(count):
-            part = code.load(memory, code.index(first + number))
-            total = self._join(total, part)
-            earlier = code.select(code.is_below(own, number + 1, 1), earlier, total)
-        return self._join(earlier, before), total
+        return value
 
     def _from_lane(self, value: SSAValue, lane: Index) -> SSAValue:
         """What a work-item of the sub-group has."""
@@ -153,12 +212,12 @@ class _Groups:
         op = self.code.effect(kernel.SubGroupShuffleOp, operands, result_types=[value.type])
         return op.results[0]
 
-    def _reached(self, source: SSAValue, reach: int, value: SSAValue) -> SSAValue:
+    def _reached(self, source: SSAValue, place: Index, reach: int, value: SSAValue) -> SSAValue:
         """What a work-item has, after what one so many before it has in local memory."""
         code = self.code
 
         def joined() -> list[SSAValue]:
-            return [self._join(code.load(source, code.index(self.place - reach)), value)]
+            return [self._join(code.load(source, code.index(place - reach)), value)]
 
         return code.branch(code.is_below(self.share, reach, 1), lambda: [value], joined)[0]
 

@@ -105,8 +105,10 @@ def arrangements_of(
         return [] if cut is None else [SplitReduction(form.shape, form.axes, cut)]
     if form.kind is KernelKind.SCAN:
         scan = next(signatures[node[1]] for node in body if node[0] == form.heavy)
-        part = choose_part(scan.name, form.shape, scan.values["axis"], device)
-        return [] if part is None else [SplitScan(part)]
+        axis = scan.values["axis"]
+        part = choose_part(scan.name, form.shape, axis, device)
+        by_groups = not device.is_cpu and prod(form.shape[axis + 1 :]) == 1
+        return [] if part is None else [SplitScan(part, by_groups)]
     if form.kind is KernelKind.SCATTER:
         scatter = next(signatures[node[1]] for node in body if node[0] == form.heavy)
         ids = scatter.operand_shapes[1][scatter.values["axis"]]

@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.attributes import INT
+from mgn.dialects.mgn.attributes import BOOL, INT
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, in_single_precision, shape_of
 from mgn.dialects.mgn.operation import (
@@ -49,7 +49,9 @@ def _infer_running(x: TensorType, axis: int) -> TensorType:
     return x
 
 
-def _infer_in_parts(x: TensorType, before: TensorType, axis: int, part: int) -> TensorType:
+def _infer_in_parts(
+    x: TensorType, before: TensorType, axis: int, part: int, totals: bool
+) -> TensorType:
     shape = x.get_shape()
     if part < 1:
         raise ShapeError(f"part must be at least 1, not {part}")
@@ -62,8 +64,11 @@ def _infer_in_parts(x: TensorType, before: TensorType, axis: int, part: int) -> 
 def _in_parts(name: str) -> Callable[..., Array]:
     running, join = RUNNING[name]
 
-    def evaluate(x: Array, before: Array, axis: int, part: int) -> Array:
+    def evaluate(x: Array, before: Array, axis: int, part: int, totals: bool) -> Array:
         rows, given = np.moveaxis(x, axis, -1), np.moveaxis(before, axis, -1)
+        if totals:
+            start = np.full((*given.shape[:-1], 1), join.identity, given.dtype)
+            given = np.concatenate([start, running(given, -1)[..., :-1]], -1)
         pieces = [
             join(running(rows[..., start : start + part], -1), given[..., number, None])
             for number, start in enumerate(range(0, rows.shape[-1], part))
@@ -74,7 +79,7 @@ def _in_parts(name: str) -> Callable[..., Array]:
     return evaluate
 
 
-RUNNING: dict[str, tuple[Callable[[Array, int], Array], Callable[..., Array]]] = {
+RUNNING: dict[str, tuple[Callable[[Array, int], Array], np.ufunc]] = {
     "running_sum": (_running_sum, np.add),
     "running_product": (_running_product, np.multiply),
 }
@@ -96,16 +101,18 @@ for _name, _what in (("running_sum", "sums"), ("running_product", "products")):
             IN_PARTS[_name],
             Kind.SCAN,
             f"`y = {IN_PARTS[_name]}(x, before, axis = -1, part = 2)`: the {_what} up to each "
-            "element of its part of the axis, with what was before the part.",
+            "element of its part of the axis, with what was before the part. `totals = true` says "
+            "that what each part comes to is given, in place of what was before it.",
             (
                 OperandSpec("x", NUMERIC),
                 OperandSpec("before", NUMERIC, group="before"),
                 AttributeSpec("axis", INT, -1),
                 AttributeSpec("part", INT),
+                AttributeSpec("totals", BOOL, False),
             ),
             _infer_in_parts,
             evaluate=in_float32(_in_parts(_name)),
-            canonical=lambda x, before, axis, part: canonical_axis(x, axis=axis),
+            canonical=lambda x, before, axis, part, totals: canonical_axis(x, axis=axis),
         )
     )
 

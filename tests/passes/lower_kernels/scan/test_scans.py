@@ -85,17 +85,43 @@ def test_parts_begin_with_what_is_given_for_them(
 ) -> None:
     runs: list[Run] = []
     for shape, axis, part in (
-        ((100,), 0, 16), ((3, 70), 1, 32), ((2, 1000), 1, 999), ((64, 3), 0, 10), ((5, 512), 1, 256)
+        ((100,), 0, 16), ((3, 70), 1, 32), ((2, 1000), 1, 999), ((64, 3), 0, 10),
+        ((5, 512), 1, 256), ((2, 9000), 1, 4096), ((3, 6), 1, 2),
     ):  # fmt: skip
         given = [-(-size // part) if i == axis else size for i, size in enumerate(shape)]
-        kernel = fused_kernel(
-            "scan",
-            [(element, shape), (element, tuple(given))],
-            lambda b, x, y, a=axis, p=part: b.call(name, x, y, axis=a, part=p),
-        )
-        arrays = [values_of(name, element, size, 3) for size in (shape, given)]
-        runs += forms_of(kernel, arrays, f"{element} {axis} {name} {shape} {part}")
+        for totals in (False, True):
+            kernel = fused_kernel(
+                "scan",
+                [(element, shape), (element, tuple(given))],
+                lambda b, x, y, a=axis, p=part, t=totals: b.call(
+                    name, x, y, axis=a, part=p, totals=t
+                ),
+            )
+            arrays = [values_of(name, element, size, 3) for size in (shape, given)]
+            runs += forms_of(kernel, arrays, f"{element} {axis} {name} {shape} {part}")
     check_all(cl_queue, runs, check)
+
+
+def test_a_group_adds_up_the_totals_of_many_parts(cl_queue: Any) -> None:  # noqa: F811
+    shape, part = (2, 1500 * 4 + 3), 4
+    kernel = fused_kernel(
+        "scan",
+        [("f32", shape), ("f32", (2, 1501))],
+        lambda b, x, y: b.running_sum_in_parts(x, y, axis=1, part=part, totals=True),
+    )
+    arrays = [values_of("running_sum", "f32", size, 4) for size in (shape, (2, 1501))]
+    runs = forms_of(kernel, arrays, f"f32 1 running_sum_in_parts {shape}")
+    check_all(cl_queue, runs, check)
+
+
+@pytest.mark.parametrize("length", [2048, 8192, 8196, 65536])
+def test_pieces_of_a_trip_follow_one_another(length: int, cl_queue: Any) -> None:  # noqa: F811
+    kernel = fused_kernel("scan", [("f32", (2, length))], lambda b, x: b.running_sum(x, axis=1))
+    (chosen, *_) = schedules_of(kernel, GPU_ON_CPU)
+    assert (chosen.variant, chosen.numbers["pieces"] > 1) == ("groups", True)
+    arrays = [values_of("running_sum", "f32", (2, length), 5)]
+    what = f"f32 1 running_sum {length}"
+    check_all(cl_queue, [Run(kernel, arrays, GPU_ON_CPU, what=what)], check)
 
 
 def test_a_group_scans_special_values_as_one_work_item_does(cl_queue: Any) -> None:  # noqa: F811
@@ -116,7 +142,7 @@ def test_a_long_row_is_scanned_in_parts_on_a_gpu() -> None:
         "scan", [("f32", (1 << 22,))], lambda b, x: b.exp(b.running_sum(b.abs(x), axis=0))
     )
     kinds = [item.kind.data for item in pieces(kernel)]
-    assert kinds == ["reduction", "scan", "scan"]
+    assert kinds == ["reduction", "scan"]
 
 
 def test_many_rows_are_scanned_by_one_kernel() -> None:
