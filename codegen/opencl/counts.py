@@ -1,5 +1,5 @@
-"""OpenCL C for counting in local memory, and for combining numbers in memory. On NVIDIA, lanes that
-name one cell find each other by votes.
+"""OpenCL C for counting and adding in local memory, and for combining numbers in memory. On NVIDIA,
+lanes that name one cell find each other by votes, or by marks.
 """
 
 from collections.abc import Iterator
@@ -60,8 +60,83 @@ def _by_votes(bits: int) -> Iterator[str]:
     yield "return count + before;"
 
 
+def _add_in_order(writer: Writer, operation: kernel.AddInOrderOp) -> None:
+    body = _ADDED_IN_TURN
+    if writer.vendor == "nvidia":
+        votes = writer.library.add("lanes_with", "uint", "bool has", *_LANES_WITH)
+        body = _BY_MARKS.format(votes=votes).splitlines()
+    parameters = "float value, __local float* cells, int cell, __local int* marks, int turn"
+    name = writer.library.add("add_in_order", "int", parameters, *body)
+    arguments = (
+        writer.value(operation.value),
+        writer.pointer(operation.memref),
+        cast("int", writer.value(operation.index)),
+        writer.pointer(operation.marks),
+        writer.value(operation.turn),
+    )
+    writer.declare(operation.result, call(name, *arguments))
+
+
+_ADDED_IN_TURN = (
+    "for (int own = 0; own < 32; ++own) {",
+    "    barrier(CLK_LOCAL_MEM_FENCE);",
+    "    if (get_local_id(0) % 32 == own && cell >= 0)",
+    "        cells[cell] += value;",
+    "}",
+    "barrier(CLK_LOCAL_MEM_FENCE);",
+    "return turn + 1;",
+)
+
+_LANES_WITH = (
+    "uint votes;",
+    'asm volatile("{ .reg .pred p; setp.ne.s32 p, %1, 0;\\n"',
+    '             "vote.sync.ballot.b32 %0, p, 0xffffffff; }" : "=r"(votes) : "r"((int)has));',
+    "return votes;",
+)
+
+_BY_MARKS = r"""uint lane, same, other;
+asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+bool waits = cell >= 0;
+for (int end = turn + 3; turn < end; ++turn) {{
+    if ({votes}(waits) == 0)
+        return turn;
+    int mark = turn * 32 + 31 - (int)lane;
+    if (waits)
+        atomic_max(marks + cell, mark);
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+    if (waits && marks[cell] == mark) {{
+        cells[cell] += value;
+        waits = false;
+    }}
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+}}
+if ({votes}(waits) == 0)
+    return turn;
+asm volatile("match.any.sync.b32 %0, %1, 0xffffffff;" : "=r"(same) : "r"(waits ? cell : -1));
+bool adds = waits && (same & ((1u << lane) - 1)) == 0;
+float total = adds ? cells[cell] + value : 0.0f;
+same = adds ? same & (same - 1) : 0;
+while ({votes}(same != 0) != 0) {{
+    uint next = same == 0 ? lane : popcount((same & (0 - same)) - 1);
+    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;"
+                 : "=r"(other) : "r"(as_uint(value)), "r"(next));
+    if (same != 0)
+        total += as_float(other);
+    same &= same - 1;
+}}
+if (adds)
+    cells[cell] = total;
+asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+return turn;"""
+"""Lanes whose turn it is add, the first of each cell. From the fourth turn on the first of those
+that still wait adds for them, and reads their registers: so many that name one cell take no turn
+each.
+"""
+
+
 COUNT_ROWS: dict[type[Operation], Row] = {
     kernel.CountOp: _count,
     kernel.CombineAtOp: _combine_at,
     kernel.CountInOrderOp: _count_in_order,
+    kernel.AddInOrderOp: _add_in_order,
 }

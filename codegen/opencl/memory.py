@@ -43,6 +43,10 @@ from mgn.dialects import kernel
 from mgn.dialects.kernel.lanes import element, is_bool, is_float, is_small_float, is_vector, lanes
 
 LARGEST_LOCAL = 48 * 1024
+
+TILE = 1024
+"""Bytes of the smallest tile that a matrix unit reads, which lies at a multiple of them."""
+
 """Bytes of local memory that NVIDIA's OpenCL C takes in a kernel."""
 
 LANE_NAMES = "0123456789abcdef"
@@ -274,8 +278,10 @@ def _local_alloc(writer: Writer, operation: kernel.LocalAllocOp) -> None:
         writer.line(f"__local {memory}* {name} = (__local {memory}*)({place});")
         writer.set(operation.memref, Expression(name))
         return
-    writer.local_memory += type.get_shape()[0] * kernel.element_bytes(type.element_type)
-    alignment = 1024 if writer.vendor == "nvidia" and writer.local_memory > 4096 else 64
+    own = type.get_shape()[0] * kernel.element_bytes(type.element_type)
+    writer.local_memory += own
+    may_be_tile = writer.vendor == "nvidia" and own >= TILE and writer.local_memory > 4096
+    alignment = TILE if may_be_tile else 64
     _array(writer, operation.memref, "__local ", f" __attribute__((aligned({alignment})))")
 
 

@@ -22,6 +22,9 @@
     kernel.sub_group_reduce add|max|min %x : f32
     kernel.sub_group_shuffle %x, %lane : f32      sub_group_broadcast %x, %lane : f32
 
+    kernel.count_in_order %m[%i] bits 8 : memref<…>    the sub-group's work-items, one by one
+    kernel.add_in_order %v, %m[%i] marks %k turn %t : …, …
+
     kernel.copy_chunk %x[%i], %m[%j] count 8 [valid %n] : …, …    one work-item's own copy
     kernel.commit_copies                  wait_copies 2: all but the last two groups have arrived
     kernel.load_matrix [transposed] %m[%i] : memref<…, #kernel.space<local>> -> vector<4xi32>
@@ -43,6 +46,7 @@ signless: u8 is i8 with unsigned operations. `#kernel.device` describes a device
 
 from xdsl.ir import Dialect
 
+from mgn.dialects.kernel.adding import AddInOrderOp
 from mgn.dialects.kernel.casts import SCALAR_CASTS, CastOp, convert
 from mgn.dialects.kernel.combining import CombineAtOp
 from mgn.dialects.kernel.counts import CountInOrderOp, CountOp
@@ -148,6 +152,7 @@ Kernel = Dialect(
         SubGroupBroadcastOp,
         CountOp,
         CombineAtOp,
+        AddInOrderOp,
         CountInOrderOp,
         MmaOp,
         LoadMatrixOp,
@@ -175,6 +180,7 @@ __all__ = [
     "VECTOR_LANES",
     "Access",
     "AccessAttr",
+    "AddInOrderOp",
     "AsyncCopyOp",
     "AsyncWaitOp",
     "AwaitStagesOp",

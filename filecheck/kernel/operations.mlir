@@ -77,6 +77,9 @@ kernel.func @lanes(%y : memref<64xf32>, %w : memref<64xi32>) access [read_write,
   kernel.count %c[%i] : memref<256xi32, #kernel.space<local>>
   // CHECK-NEXT: %n = kernel.count_in_order %c[%i] bits 8 : memref<256xi32, #kernel.space<local>>
   %n = kernel.count_in_order %c[%i] bits 8 : memref<256xi32, #kernel.space<local>>
+  %f = kernel.local_alloc : memref<256xf32, #kernel.space<local>>
+  // CHECK: %t = kernel.add_in_order %x, %f[%i] marks %c turn %n : memref<256xf32, #kernel.space<local>>, memref<256xi32, #kernel.space<local>>
+  %t = kernel.add_in_order %x, %f[%i] marks %c turn %n : memref<256xf32, #kernel.space<local>>, memref<256xi32, #kernel.space<local>>
   // CHECK-NEXT: kernel.combine_at max %n, %c[%i] : memref<256xi32, #kernel.space<local>>
   kernel.combine_at max %n, %c[%i] : memref<256xi32, #kernel.space<local>>
   // CHECK-NEXT: kernel.combine_at add %n, %w[%i] : memref<64xi32>

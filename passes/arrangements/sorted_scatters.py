@@ -26,6 +26,12 @@ or, with totals of parts for long runs:
     %t = fusion.kernel reduction (…) -> (…) { … mgn.sum … }
     %y = fusion.kernel scatter (…) -> (…) { … mgn.scatter_along_in_parts … part = 16384 … }
 
+On a GPU sums may leave the lowest bits of ids in no order. Then a sub-group has a bucket of places,
+which differ in these bits, and there are fewer digits to sort by:
+
+    %t = fusion.kernel scatter (…) -> (…) { … mgn.bucket_totals … bits = 8, part = 8192 … }
+    %y = fusion.kernel scatter (…) -> (…) { … mgn.scatter_in_buckets … bits = 8, part = 8192 … }
+
 Ids are often in order already. Where a sort counts digits, its first count looks whether a row's
 ids are, and then the kernels of the sort return at once. Whoever reads what they would have put in
 order picks what was given (`mgn.pick`). Prices expect ids in no order: looking is all they count.
@@ -53,16 +59,18 @@ LEAST_IDS = 16
 @dataclass(frozen=True)
 class SortedScatter:
     """A scatter by ids in order; many are sorted in parts of so many. `carries`: elements too.
-    `run_part`: the ids of a part of a long run.
+    `run_part`: the ids of a part of a long run. `bits`: the lowest bits of ids, in which a bucket's
+    differ and which are in no order.
     """
 
     part: int | None = None
     carries: bool = False
     run_part: int | None = None
+    bits: int = 0
 
     @property
     def text(self) -> str:
-        return "ids in order"
+        return f"ids in order but for {self.bits} bits" if self.bits else "ids in order"
 
     def write(self, pieces: KernelPieces) -> None:
         scatter = pieces.only(Kind.SCATTER)
@@ -135,6 +143,7 @@ class SortedScatter:
         x, ids, src = scatter.operands
         axis, places = scatter.values["axis"], shape_of(x)[scatter.values["axis"]]
         how = {"axis": axis, "combine": scatter.values["combine"]}
+        buckets = {"axis": axis, "bits": self.bits, "part": self.run_part}
 
         def numbered(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
             return [_inside(b, given[0], places), *given[1:]]
@@ -153,6 +162,11 @@ class SortedScatter:
 
         def totals_of(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
             assert self.run_part is not None
+            if self.bits:
+                ids, src = picked(b, given)
+                ids = _inside(b, ids, places)
+                src = as_element(b, src, accumulator(element_of(src.type)))
+                return [b.bucket_totals(ids, src, **buckets)]
             (src,) = picked(b, given)
             return [self._totals_of_parts(b, src, self.run_part, **how)]
 
@@ -162,11 +176,16 @@ class SortedScatter:
                 return b.scatter_along(x, *picked(b, rest), sorted=True, **how)
             *rest, totals = rest
             values = picked(b, rest)
+            if self.bits:
+                return b.scatter_in_buckets(x, *values, totals, **buckets)
             return b.scatter_along_in_parts(x, *values, totals, part=self.run_part, **how)
 
         own = [ids, src] if told else []
         totals: list[SSAValue] = []
-        if self.run_part is not None:
+        if self.bits:
+            sources = [keys, placed, *told]
+            totals = pieces.add(KernelKind.SCATTER, own, finish=totals_of, sources=sources)
+        elif self.run_part is not None:
             sources = [placed, *told]
             totals = pieces.add(KernelKind.REDUCTION, own[1:], finish=totals_of, sources=sources)
         made = Made(scatter, [keys, placed, *told, *totals], whole, [x, *own])
@@ -196,7 +215,7 @@ class SortedScatter:
     ) -> InOrder:
         """Values in the order of ids, which are below so many and come first."""
         total = max((places - 1).bit_length(), 1)
-        return sort_by_digits(pieces, values, moved, self.part, axis, total)
+        return sort_by_digits(pieces, values, moved, self.part, axis, total, self.bits)
 
 
 def _inside(b: Emitter, ids: SSAValue, places: int) -> SSAValue:

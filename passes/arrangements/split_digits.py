@@ -27,6 +27,7 @@ from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.operations.rows.digits import DIGIT_BITS
 from mgn.passes.arrangements.kernel_pieces import Finish, KernelPieces, Made, as_element
+from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.schedules.order import LONGEST_TILE
 
 PARTS_A_UNIT = {True: 2, False: 8}
@@ -104,14 +105,18 @@ def sort_by_digits(
     part: int | None,
     axis: int,
     total: int,
+    first: int = 0,
 ) -> InOrder:
-    """Adds kernels that put values in the order of the lowest bits of keys, a digit after the
-    other. `moved` makes the values, the keys first, of values in memory or of the body; the keys of
-    the first of these alone. The first kernel looks whether rows are in order.
+    """Adds kernels that put values in the order of bits of keys, from the `first` one up to the
+    lowest `total`, a digit after the other. `moved` makes the values, the keys first, of values in
+    memory or of the body; the keys of the first of these alone. The first kernel looks whether rows
+    are in order.
     """
     values, sums = list(sources), None
-    for shift in range(0, total, DIGIT_BITS):
-        how = {"axis": axis, "shift": shift, "bits": min(DIGIT_BITS, total - shift)}
+    passes = ceil_div(total - first, DIGIT_BITS)
+    each = ceil_div(total - first, max(passes, 1))
+    for shift in range(first, total, max(each, 1)):
+        how = {"axis": axis, "shift": shift, "bits": min(each, total - shift)}
         values, sums = _sort_by_digit(pieces, values, moved, part, sums, **how)
         moved = _unchanged
     return InOrder(values, sums)

@@ -12,8 +12,8 @@ After:
       fusion.return %0 : tensor<16777216xf32>
     }
 
-A row is read twice and written once. Where a work-item walks a part by itself, as on a CPU and along
-columns, what was before each part has a kernel of its own, a scan of the totals:
+A row is read twice and written once. Where a work-item walks a part by itself, as on a CPU and
+along columns, what was before each part has a kernel of its own, a scan of the totals:
 
     %b = fusion.kernel scan (%q = %p : …) -> (tensor<64xf32>) { … mgn.running_sum … }
     %y = fusion.kernel scan (%a = %x : …, %c = %b : …) -> (…) { … mgn.running_sum_in_parts … }
@@ -48,8 +48,8 @@ ROWS_A_UNIT = 2
 """Rows for each unit of a device that are enough for it."""
 
 PARTS_A_UNIT = {True: 4, False: 32}
-"""Parts of rows for each unit of a CPU, and of a GPU, whose groups have one trip each then. Measured
-on an NVIDIA H200: 2^24 numbers take 31 µs in parts of 4096, and 50 in parts of 32,768.
+"""Parts of rows for each unit of a CPU, and of a GPU, whose groups have one trip each then.
+Measured on an NVIDIA H200: 2^24 numbers take 31 µs in parts of 4096, and 50 in parts of 32,768.
 """
 
 REDUCED = {"running_sum": "sum", "running_product": "prod"}
@@ -75,8 +75,8 @@ def choose_part(name: str, shape: tuple[int, ...], axis: int, device: Device) ->
 
 @dataclass(frozen=True)
 class SplitScan:
-    """A scan whose rows are cut into parts of so many elements. `by_groups`: a group has a part, and
-    adds up the totals of those before.
+    """A scan whose rows are cut into parts of so many elements. `by_groups`: a group has a part,
+    and adds up the totals of those before.
     """
 
     part: int

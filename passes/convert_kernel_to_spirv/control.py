@@ -228,6 +228,7 @@ OF_NVIDIA: tuple[type[Operation], ...] = (
     kernel.WaitProductsOp,
     kernel.PublishCopiesOp,
     kernel.CountInOrderOp,
+    kernel.AddInOrderOp,
 )
 
 CONTROL_ROWS: dict[type[Operation], Row] = {

@@ -7,12 +7,12 @@ axis. It copies them, then goes over all ids once, and combines in memory what i
 order, and each element goes over a part of them whose ids are one. Work-items of a GPU may share an
 element of these two. `blocks`: ids are in order, and a group of a GPU goes over those of a block of
 places. `tables`: such a group goes over all ids of its row, which are in no order, a chunk at a
-time. `atomics`: integers are combined where what was there before lies, by atomic operations of a
-GPU.
+time. `buckets`: ids are in order but for their lowest bits, and a sub-group of a GPU goes over
+those of a bucket; `bucket totals`: over those of a part, where they are of one bucket. `atomics`:
+integers are combined where what was there before lies, by atomic operations of a GPU.
 """
 
 from collections.abc import Iterator
-from enum import StrEnum
 from math import ceil, isqrt, prod
 
 from mgn.dialects.fusion.forms import COMBINED, IN_PLACE
@@ -24,9 +24,18 @@ from mgn.passes.kernels.accumulation import accumulator, neutral
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above, power_below
 from mgn.passes.kernels.body import Node
 from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
+from mgn.passes.schedules.scatter_buckets import bucket_schedules, bucket_total_schedules
+from mgn.passes.schedules.scatter_work import (
+    LOOK,
+    TURN,
+    ScatterVariant,
+    scatter_seconds,
+    search_steps,
+    split_vectors,
+)
 
-LOOK, JOIN = 3.0, 4.0
-"""Steps that it takes to look at an id, and to combine a vector in memory."""
+JOIN = 4.0
+"""Steps that it takes to combine a vector in memory."""
 
 SURPRISE = 40.0
 """Steps that a core of a CPU loses where it finds that an id in no order is one of its own."""
@@ -53,10 +62,6 @@ LONG_SORTED = 1 << 16
 with one id, and 0.64 for 2^20.
 """
 
-ITEMS_A_UNIT = 4
-"""Work-items for each core of a CPU, so that none waits for one with many ids."""
-
-
 SEGMENTED = 180.0
 """Steps of combining an element with its neighbours where a group goes over a block's. Measured on
 an NVIDIA H200: 2^24 random ids in order take 136 µs to as many places, and 2^20 take 17.
@@ -78,10 +83,9 @@ SPREAD = 3
 By random ids, so few blocks have more than a chunk that a group goes over one as a rule.
 """
 
-BLOCK_TRIP, TURN = 1.3e-6, 1e-6
-"""Seconds of a group for a chunk of a block's elements, and for a turn of the search for where the
-block begins. A turn waits for memory. Measured on an NVIDIA H200: 512 chunks of 2^20 equal ids take
-0.64 ms, and 8192 of 2^24 take 12.2.
+BLOCK_TRIP = 1.3e-6
+"""Seconds of a group for a chunk of a block's elements. Measured on an NVIDIA H200: 512 chunks of
+2^20 equal ids take 0.64 ms, and 8192 of 2^24 take 12.2.
 """
 
 LEAST_ITEMS = 8
@@ -118,28 +122,19 @@ most of which have a larger number by then. Measured on an NVIDIA H200: 2^24 ids
 """
 
 
-class ScatterVariant(StrEnum):
-    """A variant of the scatter template."""
-
-    EACH = "each id"
-    OWNERS = "owners"
-    RUNS = "runs"
-    PART_TOTALS = "part totals"
-    BLOCKS = "blocks"
-    TABLES = "tables"
-    ATOMICS = "atomics"
-
-
 def scatter_schedules(request: Request) -> Schedules:
     """The schedules of a scatter, the fastest first."""
     (node,) = request.body.of_kind(Kind.SCATTER)
     if node.name == "part_totals":
         return _part_totals(request, node)
+    if node.name == "bucket_totals":
+        return sorted(bucket_total_schedules(request, node), key=lambda schedule: schedule.seconds)
     if node.name in ("scatter_runs", "scatter_runs_in_parts"):
         return _runs(request, node)
     if request.word(COMBINED) == IN_PLACE:
         return [_atomics(request, node)]
     found = [_each(request, node), *_owners(request, node), *_blocks(request, node)]
+    found += bucket_schedules(request, node) if node.name == "scatter_in_buckets" else []
     found += _tables(request, node) if node.name == "scatter_along" else []
     return sorted(found, key=lambda schedule: schedule.seconds)
 
@@ -161,30 +156,14 @@ def looks_once(node: Node) -> bool:
     return prod(node.operands[1].shape[node.values["axis"] + 1 :]) == 1
 
 
-def search_steps(count: int, items: int) -> Iterator[int]:
-    """How many of so many elements in order each of some work-items stands for, in each turn of a
-    search. What a turn leaves open lies between two of those that were looked at.
-    """
-    while count:
-        step = ceil_div(count, items)
-        yield step
-        count = step - 1
-
-
 def _rises(node: Node) -> bool:
     """Whether ids are in order."""
-    return node.name == "scatter_along_in_parts" or node.values["sorted"]
+    return node.name == "scatter_along_in_parts" or bool(node.values.get("sorted"))
 
 
 def _of_totals(node: Node) -> tuple[float, ...]:
     """How often the totals of parts are read, where there are some: runs are short as a rule."""
     return (0.0,) if "part" in node.values else ()
-
-
-def _seconds(request: Request, node: Node, steps: float) -> float:
-    """How long a device takes for so many steps of a work-item."""
-    width = request.number("lanes", 16) if not request.is_gpu else 1
-    return 2.0 * steps * width / request.device.rate(node.element.name)
 
 
 def _each(request: Request, node: Node) -> Schedule:
@@ -193,13 +172,13 @@ def _each(request: Request, node: Node) -> Schedule:
     vectors, ids = node.count // width, node.operands[2].shape[node.values["axis"]]
     alike = inner_size(node) > 1 and looks_once(node)
     looking = vectors * (1 if alike or not request.is_gpu else width)
-    numbers = _split(request, node, width)
+    numbers = split_vectors(request, node, width)
     asked = vectors * ids / max(node.operands[1].count, 1)
     facts = request.facts("form")
     if request.is_gpu:
         seconds = each_seconds(request.device, node.element, looking, ids)
     else:
-        seconds = _seconds(request, node, looking * ids * LOOK)
+        seconds = scatter_seconds(request, node, looking * ids * LOOK)
     passes = (1.0, asked, 1.0, *_of_totals(node))
     return Schedule(ScatterVariant.EACH, numbers, facts, seconds, passes)
 
@@ -209,7 +188,7 @@ def _runs(request: Request, node: Node) -> Schedules:
     alike = inner_size(node) > 1 and looks_once(node)
     width = dividing_lanes(node.shape[-1], request.number("lanes", 16)) if alike else 1
     steps = (node.count + node.operands[3].count) / width * LOOK
-    seconds = _seconds(request, node, steps)
+    seconds = scatter_seconds(request, node, steps)
     asked = node.count / width / max(node.operands[1].count, 1)
     passes = (1.0, asked, 1.0, 1.0, *_of_totals(node))
     waits = _elements_of_a_run(node)
@@ -230,7 +209,7 @@ def _shared(
     """
     facts, vectors = request.facts("form"), node.count // width
     if not request.is_gpu:
-        numbers = {**_split(request, node, width), "sharers": 1}
+        numbers = {**split_vectors(request, node, width), "sharers": 1}
         return [Schedule(variant, numbers, facts, seconds, passes)]
     room = power_below(request.number("local", LOCAL_ITEMS))
     at_once = request.number("units", 1) * GROUPS_A_UNIT * LOCAL_ITEMS
@@ -264,7 +243,7 @@ def _part_totals(request: Request, node: Node) -> Schedules:
     alike = inner_size(node) > 1 and looks_once(node)
     width = dividing_lanes(node.shape[-1], request.number("lanes", 16)) if alike else 1
     vectors = node.count / width
-    seconds = _seconds(request, node, vectors * 2 * LOOK)
+    seconds = scatter_seconds(request, node, vectors * 2 * LOOK)
     passes = (2.0 * vectors / max(node.operands[0].count, 1), 0.0, 0.0)
     part = node.values["part"]
     return _shared(request, node, ScatterVariant.PART_TOTALS, width, seconds, part, passes)
@@ -286,19 +265,6 @@ def run_part(count: int) -> int | None:
     return power_below(isqrt(count // 2)) if count >= LONG_RUN else None
 
 
-def _split(request: Request, node: Node, width: int) -> dict[str, int]:
-    """How vectors of the result are dealt to work-items."""
-    vectors = node.count // width
-    if request.is_gpu:
-        return {"width": width, "items": _group(request, vectors), "block": 1}
-    share = ceil_div(vectors, ITEMS_A_UNIT * request.number("units", 1))
-    return {"width": width, "items": 1, "block": max(1, share)}
-
-
-def _group(request: Request, vectors: int) -> int:
-    return min(request.number("local", 256), power_above(max(vectors, 1)))
-
-
 def _blocks(request: Request, node: Node) -> Iterator[Schedule]:
     """Where each element has an id of its own, and ids are in order."""
     alike = node.operands[1].shape == node.operands[2].shape
@@ -318,7 +284,7 @@ def _blocks(request: Request, node: Node) -> Iterator[Schedule]:
     steps = node.operands[2].count * SEGMENTED + node.count * LOOK
     trips = ceil_div(ceil_div(count, ceil_div(shape[axis], block)), chunk)
     turns = len(list(search_steps(count, items)))
-    seconds = max(_seconds(request, node, steps), trips * BLOCK_TRIP) + turns * TURN
+    seconds = max(scatter_seconds(request, node, steps), trips * BLOCK_TRIP) + turns * TURN
     numbers = {"items": items, "each": ELEMENTS, "block": block}
     facts = request.facts("form")
     passes = (1.0, 1.0, 1.0, *_of_totals(node))
@@ -398,7 +364,7 @@ def _owners(request: Request, node: Node) -> Iterator[Schedule]:
     def seconds_of(parts: int) -> float:
         surprise = 0.0 if parts == 1 or _rises(node) else SURPRISE
         steps = looked * (parts * LOOK + surprise) + outer * ids * inner / width * JOIN
-        return _seconds(request, node, steps) * units / max(min(outer * parts, units), 1)
+        return scatter_seconds(request, node, steps) * units / max(min(outer * parts, units), 1)
 
     parts = min(ceil_div(units, max(outer, 1)), max(places, 1))
     parts = min((parts, 1), key=seconds_of)

@@ -48,6 +48,52 @@ def test_sub_groups_count_in_the_order_of_their_work_items(cl_queue: Any) -> Non
     np.testing.assert_array_equal(y, 7 + before.sum(1))
 
 
+ADDITIONS = """
+kernel.func @additions(%x : memref<32xf32>, %ids : memref<32xi32>, %y : memref<8xf32>)
+    access [read, read, write] global [32, 1, 1] local [32, 1, 1] {
+  %m = kernel.local_alloc : memref<32xf32, #kernel.space<local>>
+  %k = kernel.local_alloc : memref<32xi32, #kernel.space<local>>
+  %i = kernel.local_id 0
+  %half = arith.constant 0.5 : f32
+  %none = arith.constant -1 : i32
+  %zero = arith.constant 0 : i32
+  memref.store %half, %m[%i] : memref<32xf32, #kernel.space<local>>
+  memref.store %none, %k[%i] : memref<32xi32, #kernel.space<local>>
+  kernel.barrier
+  %v = memref.load %x[%i] : memref<32xf32>
+  %id = memref.load %ids[%i] : memref<32xi32>
+  %cell = arith.index_cast %id : i32 to index
+  %t = kernel.add_in_order %v, %m[%cell] marks %k turn %zero : memref<32xf32, #kernel.space<local>>, memref<32xi32, #kernel.space<local>>
+  %u = kernel.add_in_order %v, %m[%cell] marks %k turn %t : memref<32xf32, #kernel.space<local>>, memref<32xi32, #kernel.space<local>>
+  kernel.barrier
+  %eight = arith.constant 8 : index
+  %few = arith.cmpi slt, %i, %eight : index
+  scf.if %few {
+    %s = memref.load %m[%i] : memref<32xf32, #kernel.space<local>>
+    memref.store %s, %y[%i] : memref<8xf32>
+  }
+  kernel.return
+}"""  # noqa: E501
+
+
+def test_a_sub_group_adds_in_the_order_of_its_work_items(cl_queue: Any) -> None:  # noqa: F811
+    generator = np.random.default_rng(1)
+    assert "match.any.sync" in emit(kernel(ADDITIONS), DEVICES["nvidia-h200"])
+    for most in (8, 2, 1):
+        x = generator.standard_normal(32, np.float32) * np.float32(1e5) ** generator.integers(
+            0, 3, 32
+        )
+        ids = generator.integers(-1, most, 32, np.int32)
+        y = np.empty(8, np.float32)
+        run_text(cl_queue, ADDITIONS, x.astype(np.float32), ids, y)
+        wanted = np.full(8, 0.5, np.float32)
+        for _ in range(2):
+            for value, id in zip(x.astype(np.float32), ids, strict=True):
+                if id >= 0:
+                    wanted[id] += value
+        np.testing.assert_array_equal(y, wanted)
+
+
 HISTOGRAM = """
 kernel.func @histogram(%x : memref<64xi32>, %y : memref<64xi32>) access [read, write]
     global [64, 1, 1] local [64, 1, 1] {

@@ -85,6 +85,20 @@ WRITTEN = (
         part=6,
     ),
     case(
+        "bucket_totals",
+        lambda s: (np.int32([0, 1, 1, 2, 3, 2, 6, 9, 9, 10]), s.f(10)),
+        lambda ids, src, **_: np.array([src[0], src[1] + src[2], src[3] + src[5], src[4], 0, 0]),
+        bits=1,
+        part=3,
+    ),
+    case(
+        "scatter_in_buckets",
+        lambda s: (s.f(4), np.int32([1, 0, 0, 3, 2]), s.f(5), s.f(4)),
+        lambda x, ids, src, *_, **how: scattered(x, ids, src, 0, True),
+        bits=1,
+        part=2,
+    ),
+    case(
         "dynamic_update_slice",
         lambda s: (s.f(4, 5), s.f(2, 3), [1, 9]),
         lambda x, src, _: with_part(x, src, (1, 2)),

@@ -207,6 +207,13 @@ ERRORS: list[tuple[str, str]] = [
         "tells 1 to 16 bits apart",
     ),
     (
+        "%m = kernel.local_alloc : memref<8xi32, #kernel.space<local>>\n"
+        "%v = arith.constant 1.0 : f32\n%t = arith.constant 0 : i32\n"
+        "%n = kernel.add_in_order %v, %m[%i] marks %m turn %t : "
+        "memref<8xi32, #kernel.space<local>>, memref<8xi32, #kernel.space<local>>",
+        "takes local f32, not memref<8xi32",
+    ),
+    (
         "%a = arith.constant dense<1.0> : vector<4xf32>\n%m = kernel.cmpf slt, %a, %a"
         " : vector<4xf32>",
         "no predicate slt",

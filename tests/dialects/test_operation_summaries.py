@@ -90,6 +90,8 @@ OTHERS: dict[str, dict[str, str]] = {
         "src": "f32[4, 8]",
         "totals": "f32[2, 8]",
     },
+    "bucket_totals": {"ids": "i32[4, 8]", "src": "f32[4, 8]"},
+    "scatter_in_buckets": {"ids": "i32[4, 8]", "src": "f32[4, 8]", "totals": "f32[512, 8]"},
     "scatter_along": {"ids": "i32[4, 1]", "src": "f32[4, 8]"},
     "scatter_add": {"src": "f32[4, 8]"},
     "scatter": {"src": "f32[4, 8]"},

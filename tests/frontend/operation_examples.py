@@ -95,6 +95,9 @@ EXAMPLES: dict[str, str] = {
     "scatter_runs": "scatter_runs(x[0:1], near[:, 0:1], near[:, 1:2], y)",
     "scatter_along_in_parts": "scatter_along_in_parts"
     "(x, near[:, 0:1], y[:, 1:2], x[:, 0:0], axis = 1, part = 2)",
+    "bucket_totals": "bucket_totals(near, y, bits = 1, part = 2)",
+    "scatter_in_buckets": "scatter_in_buckets"
+    "(x, near[:, 0:1], y[:, 1:2], x[:, 0:0], axis = 1, bits = 3, part = 2)",
     "part_totals": "part_totals(near[:, 0:1], near[:, 1:2], y, part = 2)",
     "scatter_runs_in_parts": "scatter_runs_in_parts"
     "(x[0:1], near[:, 0:1], near[:, 1:2], y, y[0:1], part = 2)",

@@ -287,6 +287,25 @@ def scatter_in_parts(draw: Draw) -> int:
     return draw.step(name, x, draw.given(ids), src, totals, axis=axis, part=part)
 
 
+def scatter_in_buckets(draw: Draw, name: str) -> int:
+    """Ids in the order of their buckets, the totals of their parts, and the scatter by both."""
+    x = draw.among(NUMERIC, 1)
+    shape = draw.shape(x)
+    axis = axis_of(draw.rng, len(shape)) % len(shape)
+    count, part, bits = (draw.rng.choice(few) for few in ((1, 5, 33), (1, 2, 7), (1, 2, 5)))
+    given = tuple(count if i == axis else size for i, size in enumerate(shape))
+    ids = draw.arrays.integers(0, max(shape[axis], 1), given).astype(np.int32)
+    order = np.argsort(ids >> bits, axis, kind="stable")
+    ids = np.take_along_axis(ids, order, axis)
+    src = draw.value(draw.element(x).name, given)
+    values = {"axis": axis, "bits": bits, "part": part}
+    named = draw.given(ids)
+    totals = draw.step("bucket_totals", named, in_full(draw, src), **values)
+    if name == "bucket_totals":
+        return totals
+    return draw.step(name, x, named, src, totals, **values)
+
+
 def scan_in_parts(draw: Draw, name: str) -> int:
     x = draw.among(NUMERIC, 1)
     shape = list(draw.shape(x))
@@ -348,6 +367,9 @@ MOVERS: dict[str, Callable[[Draw], int]] = {
     "take_along_axis": take_along_axis, "dynamic_slice": dynamic_slice,
     "dynamic_update_slice": dynamic_update_slice, "run_bounds": run_bounds,
     "scatter_along_in_parts": scatter_in_parts,
+    **{
+        n: partial(scatter_in_buckets, name=n) for n in ("bucket_totals", "scatter_in_buckets")
+    },
     **{
         n: partial(runs, name=n) for n in ("scatter_runs", "part_totals", "scatter_runs_in_parts")
     },

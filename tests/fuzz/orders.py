@@ -18,8 +18,12 @@ from tests.fuzz.sums import settled_sum, summed
 OF_PARTS: dict[str, tuple[str, dict[str, bool]]] = {
     "scatter_runs_in_parts": ("scatter_runs", {}),
     "scatter_along_in_parts": ("scatter_along", {"sorted": True}),
+    "scatter_in_buckets": ("scatter_along", {}),
 }
 """What operations compute by totals of parts, which are their last operand."""
+
+TOTALS = ("part_totals", "bucket_totals")
+"""Operations that give such totals."""
 
 
 def scattered(op: TensorOp, operands: Sequence[Values], element: ElementType) -> Values:
@@ -32,17 +36,18 @@ def scattered(op: TensorOp, operands: Sequence[Values], element: ElementType) ->
         name, more = OF_PARTS[name]
         whole, operands = OPERATIONS[name], operands[:-1]
         others = {"axis": others["axis"], **more}
-    if name == "part_totals":
+    if name in TOTALS:
         zeros = np.zeros(op.results[0].type.get_shape(), element.dtype)  # type: ignore
         operands = [intervals.exactly(zeros), *operands]
     x, *where, src = operands
     ids = [item for item in where if isinstance(item, Discrete)]
-    axis, combine = op.values["axis"], op.values["combine"]
+    axis, combine = op.values["axis"], op.values.get("combine", "add")
 
     def over(base: Array, terms: Array, how: str = "add") -> Array:
         places = [item.value for item in ids]
-        given = [*places, terms] if name == "part_totals" else [base, *places, terms]
-        found: Any = whole.evaluate(*given, combine=how, **others)  # type: ignore
+        given = [*places, terms] if name in TOTALS else [base, *places, terms]
+        joined = {"combine": how} if name != "bucket_totals" else {}
+        found: Any = whole.evaluate(*given, **joined, **others)  # type: ignore
         return np.asarray(found)
 
     def anywhere(base: Array, terms: Array) -> Array:

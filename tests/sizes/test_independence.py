@@ -223,6 +223,7 @@ def test_the_table_names_operations_that_there_are() -> None:
     core = {name for name, spec in OPERATIONS.items() if spec.is_core}
     rest = {name for name in core - ROWS.keys() if OPERATIONS[name].kind is not Kind.ELEMENTWISE}
     assert rest == {
+        "bucket_totals",
         "digit_counts",
         "part_totals",
         "place_digits",
@@ -231,6 +232,7 @@ def test_the_table_names_operations_that_there_are() -> None:
         "running_sum_in_parts",
         "scatter_along",
         "scatter_along_in_parts",
+        "scatter_in_buckets",
         "scatter_runs",
         "scatter_runs_in_parts",
         "sort_digits",

@@ -15,7 +15,9 @@ from mgn.dialects.mgn.operations.places.scatter import ADD
 
 WITHOUT.update(
     {
+        "bucket_totals": "use scatter_add",
         "part_totals": "use scatter_add",
+        "scatter_in_buckets": "use scatter_add",
         "scatter_along_in_parts": "use scatter_add",
         "scatter_runs": "use scatter_add",
         "scatter_runs_in_parts": "use scatter_add",

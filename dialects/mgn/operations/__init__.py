@@ -16,6 +16,7 @@ from mgn.dialects.mgn.operations.places import indexing as indexing
 from mgn.dialects.mgn.operations.places import movement as movement
 from mgn.dialects.mgn.operations.places import rearrangement as rearrangement
 from mgn.dialects.mgn.operations.places import scatter as scatter
+from mgn.dialects.mgn.operations.places import scatter_buckets as scatter_buckets
 from mgn.dialects.mgn.operations.places import scatter_runs as scatter_runs
 from mgn.dialects.mgn.operations.places import slices as slices
 from mgn.dialects.mgn.operations.products import attention as attention

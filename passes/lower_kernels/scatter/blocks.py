@@ -1,28 +1,24 @@
 """Blocks of a scatter whose ids are in order, on a GPU: a group has some places along the axis.
 
-It searches for the elements that are meant for its places, in turns. In a turn each work-item looks
-at one element, and the next turn is about what lies between two of these. So all looks of a turn
-wait for memory at once.
-
-It goes over the elements in chunks. A work-item combines neighbours that have one id. What crosses
-work-items is combined in local memory in steps that reach twice as far each (Hillis and Steele
-1986), as far as ids are alike. Then one work-item puts what a chunk has for a place to what is
-there, so that the order is always the same.
-Where totals of parts are there already, one of them is added for all chunks of a part that has one
-id.
+It searches for the elements that are meant for its places (search.py), and goes over them in
+chunks. A work-item combines neighbours that have one id. What crosses work-items is combined in
+local memory in steps that reach twice as far each (Hillis and Steele 1986), as far as ids are
+alike. Then one work-item puts what a chunk has for a place to what is there, so that the order is
+always the same. Where totals of parts are there already, one of them is added for all chunks of a
+part that has one id.
 """
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i1, i32
 from xdsl.ir import SSAValue
 
-from mgn.passes.kernels.index import Counter, Index, constant, of
+from mgn.passes.kernels.index import Counter, Index, of
 from mgn.passes.lower_kernels.core.pure_code import INDEX
 from mgn.passes.lower_kernels.core.scalar import widened
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.scatter.block_totals import BlockTotals
 from mgn.passes.lower_kernels.scatter.joining import join
-from mgn.passes.schedules.scatter import search_steps
+from mgn.passes.lower_kernels.scatter.search import Search
 
 
 def lower_blocks(job: Job) -> Launch:
@@ -35,8 +31,8 @@ class _Blocks(BlockTotals):
         super().__init__(job, spare=1)
         code, self.each = self.code, job.entry("each")
         self.firsts, self.lasts = (code.local(i32, self.items) for _ in range(2))
+        self.marks = code.local(i32, 2 * self.items)
         self.values = [code.local(self.type, self.items) for _ in range(2)]
-        self.stretches = code.local(i32, 2)  # how many are below a wanted id, for each of the two
 
     def write(self) -> Launch:
         code = self.code
@@ -93,54 +89,9 @@ class _Blocks(BlockTotals):
     def _elements(self) -> tuple[Index, Index]:
         """Where the elements begin that are meant for the block, and where those behind do."""
         ends = (self.first, (self.first + self.block).clamp(0, self.places))
-        lows = [constant(0), constant(0)]
-        for step in search_steps(self.count, self.items):
-            lows = self._nearer(lows, step, [self.code.index(end) for end in ends])
-        return lows[0], lows[1]
-
-    def _nearer(self, lows: list[Index], step: int, wanted: list[SSAValue]) -> list[Index]:
-        """A turn of the search: for each wanted id, an element that is at most `step` - 1 before
-        the first whose id is not below it.
-
-        From `low` on each work-item has a stretch of `step` elements, and looks at the last of it.
-        Where that is below the wanted id, all of the stretch are.
-        """
-        code, one, zero = self.code, self.code.constant(1, i32), self.code.constant(0, i32)
-        all_marks = (self.firsts, self.lasts)  # chunks use this memory only after the search
-        flags: list[SSAValue] = []
-        for low, target, marks in zip(lows, wanted, all_marks, strict=True):
-            place = low + (self.item * step + (step - 1))
-            there = code.known(place.clamp(0, self.count - 1), self.count)
-            below = code.compare_integers("slt", self.id(there), target)
-            flag = code.all_of([below, code.is_below(place, self.count, 1)])
-            assert isinstance(flag, SSAValue), "ids are read when the kernel runs"
-            code.store(code.select(flag, one, zero), marks, code.index(self.item))
-            flags.append(flag)
-        code.barrier()
-        right = code.index((self.item + 1).clamp(0, self.items - 1))
-        is_last = code.compare_integers("eq", code.index(self.item), code.index(self.items - 1))
-        up_to_own = code.convert("index_cast", code.index(self.item + 1), i32)
-        for n, (flag, marks) in enumerate(zip(flags, all_marks, strict=True)):
-            ends = code.compare_integers("eq", code.load(marks, right), zero)
-            ends = code.binary(arith.AndIOp, flag, code.binary(arith.OrIOp, ends, is_last))
-            cell = code.index(n)
-            code.when(ends, lambda cell=cell: code.store(up_to_own, self.stretches, cell))
-            none = code.binary(arith.XOrIOp, flag, code.constant(1, i1))
-            none = code.all_of([none, code.is_below(self.item, 1, 1)])
-            code.when(none, lambda cell=cell: code.store(zero, self.stretches, cell))
-        code.barrier()
-        return [
-            self._behind(low, code.load(self.stretches, code.index(n)), step)
-            for n, low in enumerate(lows)
-        ]
-
-    def _behind(self, low: Index, stretches: SSAValue, step: int) -> Index:
-        """The element behind so many stretches that begin at `low`, or the end of all elements."""
-        code = self.code
-        stretches = code.binary(arith.MaxSIOp, stretches, code.constant(0, i32))
-        stretches = code.binary(arith.MinSIOp, stretches, code.constant(self.items, i32))
-        number = of(Counter(code.convert("index_cast", stretches, INDEX), 0, self.items))
-        return code.known((low + number * step).clamp(0, self.count), self.count + 1)
+        search = Search(self.code, self.item, self.items, self.count, self.id, self.marks, 2)
+        low, high = search.first_not_below(ends)
+        return low, high
 
     # Chunks
 

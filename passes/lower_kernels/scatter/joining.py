@@ -9,9 +9,14 @@ from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.scalar import is_unsigned
 
 
+def combine_of(node: Node) -> str:
+    """How a scatter combines what meets; those by buckets add."""
+    return node.values.get("combine", ADD)
+
+
 def join(code: Code, node: Node, left: SSAValue, right: SSAValue) -> SSAValue:
     """Two values of a scatter as one."""
-    if node.values["combine"] == ADD:
+    if combine_of(node) == ADD:
         return code.binary(arith.AddfOp if node.element.is_float else arith.AddiOp, left, right)
     if node.element.is_float:
         return code.binary(arith.MaximumfOp, left, right)

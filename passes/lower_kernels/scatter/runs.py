@@ -22,7 +22,7 @@ from mgn.passes.lower_kernels.core.long_sums import long_loop
 from mgn.passes.lower_kernels.core.movement import clamped_id
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.scalar import widened
-from mgn.passes.lower_kernels.scatter.joining import join
+from mgn.passes.lower_kernels.scatter.joining import combine_of, join
 from mgn.passes.schedules.scatter import no_change
 
 SHORT = 128
@@ -63,13 +63,13 @@ WHOLE = Share(constant(0), 1)
 
 def adds_floats(node: Node) -> bool:
     """Whether what is combined are sums that round."""
-    return node.element.is_float and node.values["combine"] == ADD
+    return node.element.is_float and combine_of(node) == ADD
 
 
 def nothing(code: Code, evaluator: Evaluator, node: Node) -> SSAValue:
     """A vector that changes nothing which it is combined with."""
     kept = accumulator(node.element)
-    value = no_change(node.values["combine"], kept)
+    value = no_change(combine_of(node), kept)
     return code.constant(value, memory_type(kept), evaluator.lanes)
 
 

@@ -26,6 +26,11 @@ from mgn.passes.lower_kernels.core.scalar import narrowed, widened
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.scatter.atomics import lower_atomics
 from mgn.passes.lower_kernels.scatter.blocks import lower_blocks
+from mgn.passes.lower_kernels.scatter.buckets import (
+    bucket_total,
+    lower_bucket_totals,
+    lower_buckets,
+)
 from mgn.passes.lower_kernels.scatter.joining import join
 from mgn.passes.lower_kernels.scatter.owners import lower_owners
 from mgn.passes.lower_kernels.scatter.runs import (
@@ -37,14 +42,16 @@ from mgn.passes.lower_kernels.scatter.runs import (
     run_combined,
 )
 from mgn.passes.lower_kernels.scatter.tables import lower_tables
-from mgn.passes.schedules.scatter import ScatterVariant
+from mgn.passes.schedules.scatter_work import ScatterVariant
 
 
 def lower_scatter(job: Job) -> Launch:
     """Writes a scatter kernel as its schedule says."""
     match job.variant(ScatterVariant):
         case ScatterVariant.EACH:
-            return _by_element(job, _combined)
+            (node,) = job.body.of_kind(Kind.SCATTER)
+            totals = node.name == "bucket_totals"
+            return _by_element(job, bucket_total if totals else _combined)
         case ScatterVariant.RUNS | ScatterVariant.PART_TOTALS if job.entry("sharers") > 1:
             return _by_sharers(job)
         case ScatterVariant.RUNS:
@@ -55,6 +62,10 @@ def lower_scatter(job: Job) -> Launch:
             return lower_owners(job)
         case ScatterVariant.BLOCKS:
             return lower_blocks(job)
+        case ScatterVariant.BUCKETS:
+            return lower_buckets(job)
+        case ScatterVariant.BUCKET_TOTALS:
+            return lower_bucket_totals(job)
         case ScatterVariant.ATOMICS:
             return lower_atomics(job)
         case ScatterVariant.TABLES:

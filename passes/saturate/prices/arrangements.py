@@ -66,6 +66,7 @@ from mgn.passes.schedules.product.pixel_products import VECTORS, pixel_blocking
 from mgn.passes.schedules.product.seconds import is_turned
 from mgn.passes.schedules.product.winograd_products import tile_blocking
 from mgn.passes.schedules.scatter import may_combine_in_place, run_part, sorted_part
+from mgn.passes.schedules.scatter_buckets import adds_in_buckets, bucket_bits, bucket_part
 
 Types = Mapping[int, TensorType]
 
@@ -121,6 +122,11 @@ def arrangements_of(
         carries = alike and not device.is_cpu and ids > RUN
         runs = None if device.is_cpu else sorted_part(ids) if carries else run_part(ids)
         found: list[Arrangement] = [SortedScatter(part, carries, runs)]
+        src = element_of(scatter.operand_types[2])
+        if carries and adds_in_buckets(src, scatter.values["combine"], device):
+            bits = bucket_bits(scatter.shape[scatter.values["axis"]], ids, device)
+            if bits is not None:
+                found.append(SortedScatter(part, carries, bucket_part(ids), bits))
         if not device.is_cpu:
             axis, (_, given, src) = scatter.values["axis"], scatter.operand_types
             cut = choose_scatter_part(scatter.shape, axis, given.get_shape(), src, device)

@@ -1,0 +1,152 @@
+"""Scatters by ids in order but for their lowest bits: drawn shapes and ids, against wide sums."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgn.dialects.kernel import DEVICES
+from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.types import ELEMENT_TYPES
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.schedules.scatter_work import ScatterVariant
+from tests.passes.lower_kernels.scatter.test_scatter import check
+from tests.passes.lower_kernels.test_differential import draw
+from tests.support.lower_fixture import (
+    GPU_ON_CPU,
+    Run,
+    check_all,
+    forms_of,
+    fused_kernel,
+    pieces,
+    run,
+    scheduled,
+)
+from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
+
+DRAWS = ("random", "equal", "few", "two", "falling", "one bucket")
+
+
+def ids_of(how: str, places: int, shape: tuple[int, ...], axis: int, bits: int) -> np.ndarray:
+    """Ids in the order of their buckets, and in any order in each."""
+    generator, size = np.random.default_rng(len(how) + shape[axis]), 1 << bits
+    ids = {
+        "random": lambda: generator.integers(0, places, shape),
+        "equal": lambda: np.full(shape, places // 2),
+        "few": lambda: generator.choice([0, places - 1, places // 3], shape),
+        "two": lambda: generator.integers(0, 2, shape) * min(1, places - 1),
+        "falling": lambda: np.sort(generator.integers(0, places, shape), axis)[::-1],
+        "one bucket": lambda: generator.integers(0, min(size, places), shape),
+    }[how]()
+    order = np.argsort(ids // size, axis, kind="stable")
+    return np.take_along_axis(ids, order, axis)
+
+
+def runs_of(
+    element: str, ids: str, how: str, shape: tuple[int, ...], axis: int, count: int, bits: int,
+    part: int,
+) -> list[Run]:  # fmt: skip
+    """Totals of parts, and the scatter by them, each in every form and as sub-groups do it."""
+    given = (*shape[:axis], count, *shape[axis + 1 :])
+    numbers = ids_of(how, shape[axis], given, axis, bits).astype(ELEMENT_TYPES[ids].dtype)
+    x, src = draw(element, shape, count), draw(element, given, count + 1)
+    wide = accumulator(ELEMENT_TYPES[element])
+    values = {"axis": axis, "bits": bits, "part": part}
+    evaluate = OPERATIONS["bucket_totals"].evaluate
+    assert evaluate is not None
+    totals = np.asarray(evaluate(numbers, src.astype(wide.dtype), **values))
+    whole = fused_kernel(
+        "scatter",
+        [(element, shape), (ids, given), (element, given), (wide.name, totals.shape)],
+        lambda b, x, *rest: b.add(b.scatter_in_buckets(x, *rest, **values), x),
+    )
+    parts = fused_kernel(
+        "scatter",
+        [(ids, given), (element, given)],
+        lambda b, ids, src: b.bucket_totals(ids, b.cast(src, wide.name), **values),
+    )
+    found: list[Run] = []
+    for kernel, variant, arrays in (
+        (whole, ScatterVariant.BUCKETS, [x, numbers, src, totals]),
+        (parts, ScatterVariant.BUCKET_TOTALS, [src, numbers, src]),
+    ):
+        own = arrays if kernel is whole else arrays[1:]
+        forms = forms_of(kernel, own, f"{element} {how} {shape} {count} {bits} {part}")
+        found += [replace(item, schedule={"variant": ScatterVariant.EACH}) for item in forms]
+        if element != "f64" and (kernel is whole or totals.size):
+            assert scheduled(kernel, GPU_ON_CPU, variant=variant)["variant"] == variant
+            found += [
+                replace(item, schedule={"variant": variant}, what=f"{item.what} {variant}")
+                for item in forms
+                if item.device.kind == "gpu"
+            ]
+    return found
+
+
+def check_sums(item: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+    arrays = item.arrays if len(item.arrays) == 4 else [item.arrays[-1], *item.arrays, 0]
+    check(replace(item, arrays=[*arrays[:3], arrays[2]]), got, want)
+
+
+@pytest.mark.parametrize("how", DRAWS)
+def test_sub_groups_add_the_elements_of_their_buckets(how: str, cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
+    for shape, axis, count, bits, part in (
+        ((700,), 0, 3000, 4, 64), ((70,), 0, 1000, 5, 100), ((5,), 0, 3, 2, 2),
+        ((3, 300), 1, 900, 7, 32), ((40, 3), 0, 257, 3, 16), ((2, 65, 2), 1, 513, 8, 1000),
+        ((1,), 0, 77, 1, 7), ((1024,), 0, 4096, 6, 512), ((33,), 0, 129, 5, 1),
+    ):  # fmt: skip
+        runs += runs_of("f32", "i32", how, shape, axis, count, bits, part)
+    check_all(cl_queue, runs, check_sums)
+
+
+@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.parametrize(
+    ("element", "ids"), [("f16", "i64"), ("bf16", "u16"), ("f32", "u8"), ("f64", "i32")]
+)
+def test_any_types_are_added_to_buckets(element: str, ids: str, cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
+    for how in ("random", "equal"):
+        runs += runs_of(element, ids, how, (200,), 0, 600, 4, 32)
+        runs += runs_of(element, ids, how, (3, 90), 1, 100, 3, 8)
+    check_all(cl_queue, runs, check_sums)
+
+
+def test_a_place_gets_its_elements_in_their_order(cl_queue: Any) -> None:  # noqa: F811
+    """The order shows in the bits: 1 is lost beside 2^24, and not before it is taken away."""
+    count = 96
+    src = np.tile(np.float32([1 << 24, 1, -(1 << 24), 1]), count // 4)
+    x, ids = np.zeros(4, np.float32), np.zeros(count, np.int32)
+    kernel = fused_kernel(
+        "scatter",
+        [("f32", (4,)), ("i32", (count,)), ("f32", (count,)), ("f32", (0,))],
+        lambda b, *x: b.scatter_in_buckets(*x, axis=0, bits=2, part=count + 1),
+    )
+    arrays = [x, ids, src, np.zeros(0, np.float32)]
+    schedule = {"variant": ScatterVariant.BUCKETS}
+    (got,) = run(cl_queue, kernel, arrays, GPU_ON_CPU, **schedule)
+    total = np.float32(0)
+    for value in src:
+        total = np.float32(total + value)
+    np.testing.assert_array_equal(got, [total, 0, 0, 0])
+
+
+@pytest.mark.parametrize("count", [1 << 18, 1 << 20, 1 << 24])
+def test_no_sub_group_goes_over_a_long_bucket(count: int) -> None:
+    """It takes some 0.4 µs for 32 elements, and less than that for the totals of a part."""
+    types = [("f32", (count,)), ("i32", (count,)), ("f32", (count,))]
+    kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_along(*x, axis=0))
+    made = pieces(kernel)
+    assert [item.kind.data for item in made[-2:]] == ["scatter", "scatter"]
+    (part,) = {op.values["part"] for op in made[-1].block.ops if "in_buckets" in op.name}  # type: ignore
+    assert 2 * part / 32 + count / part <= count**0.5
+
+
+@pytest.mark.parametrize(("size", "bits"), [(1 << 16, None), (1 << 20, 8), (1 << 24, 9)])
+def test_a_gpu_sorts_sums_by_their_highest_bits(size: int, bits: int | None) -> None:
+    types = [("f32", (size,)), ("i32", (size,)), ("f32", (size,))]
+    kernel = fused_kernel("scatter", types, lambda b, *x: b.scatter_along(*x, axis=0))
+    ops = [op for piece in pieces(kernel, DEVICES["nvidia-h200"]) for op in piece.block.ops]
+    found = [op for op in ops if op.name == "mgn.scatter_in_buckets"]
+    assert [op.values["bits"] for op in found] == ([] if bits is None else [bits])  # type: ignore
