@@ -98,7 +98,8 @@ def _operations(op: Operation) -> int:
         case Kind.REDUCTION | Kind.SCAN | Kind.ORDER:
             return _size(op.operands[0].type)
         case Kind.SCATTER:
-            return _size(op.operands[2].type)
+            names = [operand.name for operand in op.spec.operands]
+            return _size(op.operands[names.index("src")].type)
         case Kind.CONTRACTION:
             return 2 * _size(op.results[0].type) * _inner(op)
         case _:

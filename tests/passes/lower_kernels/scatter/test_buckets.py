@@ -9,6 +9,7 @@ import pytest
 from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.types import ELEMENT_TYPES
+from mgn.driver.kernel_work import kernel_work
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.schedules.scatter_work import ScatterVariant
 from tests.passes.lower_kernels.scatter.test_scatter import check
@@ -130,6 +131,19 @@ def test_a_place_gets_its_elements_in_their_order(cl_queue: Any) -> None:  # noq
     for value in src:
         total = np.float32(total + value)
     np.testing.assert_array_equal(got, [total, 0, 0, 0])
+
+
+def test_the_work_of_a_scatter_is_what_is_scattered() -> None:
+    x, ids, src, few = ("f32", (100,)), ("i32", (70,)), ("f32", (70,)), ("f32", (8,))
+    for types, call, how in (
+        ([ids, src], "bucket_totals", {"bits": 2, "part": 32}),
+        ([x, ids, src, few], "scatter_in_buckets", {"bits": 2, "part": 32}),
+        ([x, ids, src], "scatter_along", {}),
+    ):
+        kernel = fused_kernel(
+            "scatter", types, lambda b, *x, call=call, how=how: b.call(call, *x, axis=0, **how)
+        )
+        assert kernel_work(kernel).operations == 70
 
 
 @pytest.mark.parametrize("count", [1 << 18, 1 << 20, 1 << 24])
