@@ -98,8 +98,11 @@ _BY_MARKS = r"""uint lane, same, other;
 asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
 bool waits = cell >= 0;
 for (int end = turn + 3; turn < end; ++turn) {{
-    if ({votes}(waits) == 0)
+    uint waiting = {votes}(waits);
+    if (waiting == 0)
         return turn;
+    if (waiting == 0xfffffffe)
+        break;
     int mark = turn * 32 + 31 - (int)lane;
     if (waits)
         atomic_max(marks + cell, mark);
@@ -130,7 +133,7 @@ asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 return turn;"""
 """Lanes whose turn it is add, the first of each cell. From the fourth turn on the first of those
 that still wait adds for them, and reads their registers: so many that name one cell take no turn
-each.
+each. Where all but the first lane wait after a turn, they do so at once.
 """
 
 

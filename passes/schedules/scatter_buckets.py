@@ -50,9 +50,10 @@ def bucket_bits(places: int, ids: int, device: Device) -> int | None:
 
 def bucket_part(count: int) -> int:
     """How long parts of so many ids in buckets are. No sub-group goes over a long bucket by itself,
-    but over two parts at most, and the totals of others.
+    but over two parts at most, and the totals of others. An NVIDIA H200 takes some 1.5 µs for 32
+    elements of one place, and 0.6 for the totals of a part.
     """
-    return power_below(2 * isqrt(count))
+    return power_below(4 * isqrt(count))
 
 
 def adds_in_buckets(element: ElementType, combine: str, device: Device) -> bool:

@@ -173,8 +173,8 @@ class _Buckets(BlockTotals):
     def write(self) -> Launch:
         code, count, part = self.code, self.count, self.part
         self.start()
-        self.added.clear_marks()
         low, high = self._elements()
+        self.added.clear_marks()
         parts = count // part
         begin, end = (low + (part - 1)) // part, high // part
         left = code.binary(arith.MinSIOp, code.index(begin * part), code.index(high))
@@ -182,7 +182,7 @@ class _Buckets(BlockTotals):
         stop = code.binary(arith.MaxSIOp, code.index(end), code.index(begin))
         if parts:
             self._add_parts(begin, of(Counter(stop, 0, parts)), parts)
-            code.barrier()
+        code.barrier()
         middle = [of(Counter(value, 0, count)) for value in (left, right)]
 
         def one_side(side: Index, held: list[SSAValue]) -> list[SSAValue]:
@@ -206,7 +206,9 @@ class _Buckets(BlockTotals):
             (self.first + bucket * self.bucket).clamp(0, self.places)
             for bucket in range(self.buckets + 1)
         ]
-        marks = code.local(i32, items * len(numbers))
+        marks, needed = self.added.marks, items * len(numbers)
+        if needed > self.block:
+            marks = code.local(i32, needed)
         search = Search(code, self.item, items, self.count, self.id, marks, len(numbers))
         found = search.first_not_below(numbers)
 
