@@ -240,6 +240,7 @@ class _Passes:
         options: dict[str, dict[str, Any]] = {
             **precision_options(self.precision),
             "plan-memory": {"prepare": self.saturate.options.prepare},
+            "read-panels": {"prepare": self.saturate.options.prepare},
         }
         if self.memory is not None:
             options[REMATERIALISE] = {MEMORY: self.memory}

@@ -66,6 +66,10 @@ PASSES: dict[str, PassRow] = {
         "mgn.passes.saturate.arrange_kernels",
         "hand-written kernels as several or on matrix units, as prices say",
     ),
+    "read-panels": PassRow(
+        "mgn.passes.arrangements.read_panels",
+        "tables that products read in panels are looked up there",
+    ),
     "choose-schedules": PassRow(
         "mgn.passes.schedules.choose_schedules", "gives every kernel its variant and its tiles"
     ),
@@ -100,6 +104,7 @@ _INFERENCE = (
     "store-activations",
     "convert-precision",
     "saturate",
+    "read-panels",
     "choose-schedules",
     "lower-kernels",
     "plan-memory",
