@@ -18,7 +18,7 @@ from tests.fuzz.sums import settled_sum, summed
 OF_PARTS: dict[str, tuple[str, dict[str, bool]]] = {
     "scatter_runs_in_parts": ("scatter_runs", {}),
     "scatter_along_in_parts": ("scatter_along", {"sorted": True}),
-    "scatter_in_buckets": ("scatter_along", {}),
+    "scatter_in_buckets": ("scatter_along", {"sorted": False}),
 }
 """What operations compute by totals of parts, which are their last operand."""
 
