@@ -33,6 +33,11 @@ os.environ["MGN_PROGRAM_CACHE"] = "off"  # what is tested is the compiler, not w
 os.environ.setdefault("MGN_GUARD", "on")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each processor has a process of tests already
 gc.set_threshold(500_000, 4, 20)  # IR is full of cycles, and most of it is in use
+MOST_UNSEEN = 6_000_000
+"""Objects that pauses of the collector leave unseen: to look at all takes seconds, since all tests
+and what their modules keep are among them.
+"""
+
 DEVICE_VARIABLE = "MGN_TEST_DEVICE"
 DEVICE_FIXTURES = frozenset({"cl_queue", "device_runner", "device_target"})
 """Fixtures of the device under test."""
@@ -42,6 +47,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Before any test module is imported, which may read the variable."""
     if config.getoption("markexpr", "").strip() == "gpu":
         os.environ[DEVICE_VARIABLE] = "gpu"
+    from mgn.dialects import garbage
+
+    garbage.MOST_UNSEEN = MOST_UNSEEN
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -57,6 +65,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts what takes long first, where several processes share the tests."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def pytest_sessionfinish() -> None:
+    """pytest and Python look for garbage before a process ends, and the process drops all of it."""
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
