@@ -5,11 +5,12 @@ the wide interpreter's values (all floats in f64).
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.test import TestOp
 from xdsl.ir import Block, Region, SSAValue
@@ -24,8 +25,8 @@ from mgn.modules.verification import verify_whole
 from mgn.passes.lower_kernels import lower_kernel
 from mgn.passes.saturate.arrange_kernels import arrange_kernel, template_of
 from mgn.passes.schedules.choose import schedule_for
-from tests.support.joint_programs import opencl_signatures as signatures
-from tests.support.opencl_fixture import compiled_there, run_kernel
+from tests.support.joint_programs import opencl_signatures
+from tests.support.opencl_fixture import build_unoptimised, compiled_there, run_kernel
 
 Build = Callable[..., SSAValue | Sequence[SSAValue]]
 
@@ -106,6 +107,21 @@ class Run:
         ]
 
 
+@dataclass(frozen=True)
+class Way:
+    """What of kernels a driver is given, which builds it without its optimiser where others are
+    built with it.
+    """
+
+    signatures: Callable[[Sequence[FuncOp], Sequence[Device]], list[KernelSignature]]
+    what: str = ""
+    unoptimised: bool = False
+
+
+WAYS = [Way(opencl_signatures)]
+"""How the kernels of a test are run."""
+
+
 Check = Callable[[Run, list[np.ndarray], list[np.ndarray]], None]
 
 
@@ -117,11 +133,13 @@ def run(
 
 
 def run_all(queue: Any, runs: Sequence[Run]) -> list[list[np.ndarray]]:
-    """The same of many kernels, built as one program. One that runs on several arrays is one."""
-    results = [item.outputs() for item in runs]
-    launched = [n for n, arrays in enumerate(results) if any(array.size for array in arrays)]
-    if not launched:
-        return results
+    """The same of many kernels, built as one program. Equal ones are lowered once."""
+    return next(run_each_way(queue, runs))
+
+
+def run_each_way(queue: Any, runs: Sequence[Run]) -> Iterator[list[list[np.ndarray]]]:
+    """The same for each of `WAYS`, for which kernels are lowered once."""
+    launched = [n for n, item in enumerate(runs) if any(array.size for array in item.outputs())]
     firsts = {n: next(m for m in launched if _one_kernel(runs[m], runs[n])) for n in launched}
     lowered_ones = list(dict.fromkeys(firsts.values()))
     functions = [
@@ -129,15 +147,30 @@ def run_all(queue: Any, runs: Sequence[Run]) -> list[list[np.ndarray]]:
         for n in lowered_ones
     ]
     devices = [compiled_there(queue, runs[n].device) for n in lowered_ones]
-    made = dict(zip(lowered_ones, signatures(functions, devices), strict=True))
-    for n in launched:
-        launch(queue, made[firsts[n]], runs[n].arrays, results[n])
-    return results
+    for way in WAYS:
+        results = [item.outputs() for item in runs]
+        found = way.signatures(functions, devices) if functions else []
+        made = dict(zip(lowered_ones, found, strict=True))
+        with pytest.MonkeyPatch.context() as patch:
+            if way.unoptimised:
+                build_unoptimised(patch)
+            for n in launched:
+                launch(queue, made[firsts[n]], runs[n].arrays, results[n])
+        yield results
 
 
 def _one_kernel(one: Run, other: Run) -> bool:
-    return (
-        one.kernel is other.kernel and one.device is other.device and one.schedule == other.schedule
+    """Whether two runs have one kernel, or kernels of which nothing tells one from the other."""
+    same_place = one.device is other.device and one.schedule == other.schedule
+    return same_place and (one.kernel is other.kernel or _are_equal(one.kernel, other.kernel))
+
+
+def _are_equal(one: FusedKernelOp, other: FusedKernelOp) -> bool:
+    assert one.parent is not None and other.parent is not None
+    known: dict[Any, Any] = dict(zip(one.operands, other.operands, strict=False))
+    known[one.parent] = other.parent
+    return one.is_structurally_equivalent(other, known) and all(
+        a.result_types == b.result_types for a, b in zip(one.walk(), other.walk(), strict=True)
     )
 
 
@@ -147,9 +180,12 @@ def forms_of(kernel: FusedKernelOp, arrays: Sequence[np.ndarray], what: str = ""
 
 
 def check_all(queue: Any, runs: Sequence[Run], check: Check) -> None:
-    """Calls `check` with each run, what came of it, and what the interpreter says."""
-    for item, got in zip(runs, run_all(queue, runs), strict=True):
-        check(item, got, expected(item.kernel, item.arrays))
+    """Calls `check` with each run, what came of it each way, and what the interpreter says."""
+    wanted: list[list[np.ndarray]] = []
+    for way, results in zip(WAYS, run_each_way(queue, runs), strict=True):
+        wanted = wanted or [expected(item.kernel, item.arrays) for item in runs]
+        for item, got, want in zip(runs, results, wanted, strict=True):
+            check(replace(item, what=f"{item.what}{way.what}"), got, want)
 
 
 def same_values(item: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:

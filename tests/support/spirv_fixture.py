@@ -12,7 +12,9 @@ from mgn.codegen.spirv import spirv
 from mgn.dialects.kernel import Device, FuncOp
 from mgn.modules.verification import verify_whole
 from mgn.passes.convert_kernel_to_spirv import convert
+from tests.support import lower_fixture
 from tests.support.joint_programs import spirv_signatures
+from tests.support.lower_fixture import Way
 from tests.support.opencl_fixture import opencl
 
 
@@ -23,14 +25,38 @@ def spirv_signature(func: FuncOp, device: Device | None = None) -> KernelSignatu
     return spirv.signature(func, module)
 
 
+def takes_spirv(queue: Any) -> bool:
+    """Whether the device builds kernels from SPIR-V."""
+    try:
+        return "SPIR-V_1." in queue.device.il_version
+    except opencl().Error:
+        return False
+
+
 def need_spirv(queue: Any) -> None:
     """Skips the test, saying so, where the device builds nothing from SPIR-V."""
-    try:
-        versions = queue.device.il_version
-    except opencl().Error:
-        versions = ""
-    if "SPIR-V_1." not in versions:
+    if not takes_spirv(queue):
         pytest.skip(f"{queue.device.name} takes no SPIR-V")
+
+
+@pytest.fixture
+def also_as_spirv(cl_queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that a test lowers are run as SPIR-V, too, which the Khronos validator accepts, where
+    the device takes it. The driver does not optimise it: it shows what the words mean.
+    """
+    _add_spirv(cl_queue, monkeypatch, unoptimised=True)
+
+
+@pytest.fixture
+def also_as_optimised_spirv(cl_queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, with what an optimiser makes of the words."""
+    _add_spirv(cl_queue, monkeypatch, unoptimised=False)
+
+
+def _add_spirv(queue: Any, patch: pytest.MonkeyPatch, unoptimised: bool) -> None:
+    if takes_spirv(queue):
+        way = Way(validated_signatures, " as SPIR-V", unoptimised)
+        patch.setattr(lower_fixture, "WAYS", [*lower_fixture.WAYS, way])
 
 
 def tool(name: str) -> str:

@@ -21,6 +21,7 @@ from mgn.passes.lower_kernels.core.movement import MOVEMENT_ROWS
 from mgn.passes.lower_kernels.core.scalar import REDUCTION_ROWS, SCALAR_ROWS
 from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel, same_values
 from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
+from tests.support.spirv_fixture import also_as_spirv  # noqa: F401
 
 ELEMENTS = [name for name, row in ELEMENT_TYPES.items() if row.dtype is not None]
 SHAPES: list[tuple[int, ...]] = [(0,), (), (16,), (3, 36), (3, 37), (2, 3, 1031)]
@@ -101,7 +102,7 @@ def test_every_core_reduction_and_scan_has_a_row() -> None:
     assert sorted(core - set(REDUCTION_ROWS)) == []
 
 
-@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.usefixtures("unoptimised", "also_as_spirv")
 @pytest.mark.parametrize(("name", "elements"), elementwise_cases().items())
 def test_an_elementwise_operation_computes_what_the_interpreter_does(
     name: str,
@@ -132,6 +133,7 @@ def test_an_elementwise_operation_computes_what_the_interpreter_does(
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, 1.5, 1e30, -1e30, 3.0]
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 @pytest.mark.parametrize(
     "name", ["max", "min", "round", "round_tf32", "sign", "mod", "eq", "ne", "lt", "abs"]
 )
@@ -152,7 +154,7 @@ def test_special_floats_pass_as_the_interpreter_says(name: str, cl_queue: Any) -
     check_all(cl_queue, runs, check)
 
 
-@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.usefixtures("unoptimised", "also_as_spirv")
 @pytest.mark.parametrize("source", ELEMENTS)
 def test_a_cast_truncates_saturates_or_wraps(source: str, cl_queue: Any) -> None:  # noqa: F811
     array = draw(source, (5, 37), 3)
@@ -171,6 +173,7 @@ def test_a_cast_truncates_saturates_or_wraps(source: str, cl_queue: Any) -> None
     check_all(cl_queue, runs, check)
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 def test_where_chooses_elements_with_broadcasting(cl_queue: Any) -> None:  # noqa: F811
     runs: list[Run] = []
     for element in ELEMENTS:
@@ -216,6 +219,7 @@ MOVEMENTS: dict[str, tuple[list[tuple[int, ...]], Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 @pytest.mark.parametrize("case", MOVEMENTS.values(), ids=MOVEMENTS.keys())
 def test_movement_copies_the_right_elements(
     case: tuple[list[tuple[int, ...]], Callable[..., Any]],
@@ -231,6 +235,7 @@ def test_movement_copies_the_right_elements(
     check_all(cl_queue, runs, same_values)
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 @pytest.mark.parametrize("axis", [0, 1])
 def test_gather_clamps_ids_into_the_axis(axis: int, cl_queue: Any) -> None:  # noqa: F811
     table, runs = draw("f32", (6, 48), 1), list[Run]()
@@ -244,6 +249,7 @@ def test_gather_clamps_ids_into_the_axis(axis: int, cl_queue: Any) -> None:  # n
     check_all(cl_queue, runs, same_values)
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 @pytest.mark.parametrize("axis", [0, 1])
 def test_iota_and_full_are_constants_of_their_type(axis: int, cl_queue: Any) -> None:  # noqa: F811
     runs: list[Run] = []
@@ -284,7 +290,7 @@ REDUCED: list[tuple[tuple[int, ...], Sequence[int]]] = [
 REDUCTIONS = ["sum", "prod", "max_reduce", "min_reduce"]
 
 
-@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.usefixtures("unoptimised", "also_as_spirv")
 @pytest.mark.parametrize("element", [name for name in ELEMENTS if name != "bool"])
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_a_reduction_computes_what_the_interpreter_does(
@@ -391,6 +397,7 @@ ROW_BOUNDS: dict[str, Callable[..., np.ndarray]] = {
 """The largest error of each result, from the inputs and the result."""
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 @pytest.mark.parametrize("name", ROW_BODIES)
 def test_dependent_reductions_share_one_kernel(name: str, cl_queue: Any) -> None:  # noqa: F811
     runs: list[Run] = []
@@ -404,41 +411,6 @@ def test_dependent_reductions_share_one_kernel(name: str, cl_queue: Any) -> None
         for one, other in zip(got, want, strict=True):
             bound = ROW_BOUNDS[name](*run.arrays, other)
             assert_near(one, other, bound, f"{name} {run.what}")
-
-    check_all(cl_queue, runs, check)
-
-
-def group_norm(b: Any, x: Any, w: Any, bias: Any) -> Any:
-    """The norm of two groups of channels, scaled before or after the channels are back."""
-    shape = x.type.get_shape()
-    grouped = b.reshape(x, [shape[0], 2, -1])
-    rows = layer_norm(b, grouped, 1.0, 0.0)
-    ones = [shape[1], *[1] * (len(shape) - 2)]
-    scaled = b.mul(b.reshape(rows, shape), b.reshape(w, ones))
-    normal = b.add(scaled, b.reshape(bias, ones))
-    return [normal, b.silu(normal)]
-
-
-def test_a_norm_of_groups_goes_on_in_the_shape_of_channels(cl_queue: Any) -> None:  # noqa: F811
-    runs: list[Run] = []
-    for shape in ((2, 4, 4, 16), (1, 6, 7, 7), (3, 2, 5), (1, 8, 33, 33), (2, 2, 1, 1)):
-        types = [("f32", shape), *[("f32", shape[1:2])] * 2]
-        arrays = [draw(element, size, n) for n, (element, size) in enumerate(types)]
-        runs += forms_of(fused_kernel("reduction", types, group_norm), arrays, str(shape))
-
-    def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
-        x, w, bias = run.arrays
-        rows = (len(x), 2, -1)
-        scale, shift = (
-            np.broadcast_to(part.reshape(-1, *[1] * (x.ndim - 2)), x.shape).reshape(x.shape)
-            for part in (w, bias)
-        )
-        parts = (x, scale, shift, want[0])
-        bound = layer_norm_bound(*(part.reshape(rows) for part in parts)).reshape(x.shape)
-        assert_near(got[0], want[0], bound, f"norm {run.what}")
-        steepest = 1.1
-        bound = steepest * bound + 9 * EPSILON["f32"] * (np.abs(want[0]) + np.abs(want[1]))
-        assert_near(got[1], want[1], bound, f"silu {run.what}")
 
     check_all(cl_queue, runs, check)
 
@@ -469,6 +441,7 @@ def test_vectors_pass_the_end_of_an_axis_where_elements_lie_in_line(cl_queue: An
     check_all(cl_queue, runs, same_values)
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 def test_softmax_down_columns(cl_queue: Any) -> None:  # noqa: F811
     def build(b: Any, x: Any) -> Any:
         shifted = b.exp(b.sub(x, b.max_reduce(x, axis=0, keepdims=True)))
@@ -481,6 +454,7 @@ def test_softmax_down_columns(cl_queue: Any) -> None:  # noqa: F811
     check_all(cl_queue, runs, lambda run, got, want: assert_near(got[0], want[0], 1e-6, run.what))
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 @pytest.mark.parametrize("element", ["f64", "f32", "f16", "bf16", "i64", "i32", "u8"])
 def test_a_scan_is_the_running_sum(element: str, cl_queue: Any) -> None:  # noqa: F811
     runs: list[Run] = []

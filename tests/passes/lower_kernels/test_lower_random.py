@@ -7,11 +7,13 @@ products, extrema, movement), so the device must give the interpreter's result t
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.lower_fixture import check_all, forms_of, fused_kernel, same_values
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.spirv_fixture import also_as_optimised_spirv  # noqa: F401
 
 SIZES = st.sampled_from([1, 2, 3, 7, 8, 16, 17, 33, 48])
 EXAMPLES = settings(
@@ -73,6 +75,7 @@ def check(queue: Any, kind: str, types: list[Any], build: Any) -> None:
     check_all(queue, forms_of(kernel, arrays, str(kernel)), same_values)
 
 
+@pytest.mark.usefixtures("also_as_optimised_spirv")
 @given(data=st.data())
 @EXAMPLES
 def test_random_pointwise_bodies(data: Any, cl_queue: Any) -> None:  # noqa: F811
@@ -86,6 +89,7 @@ def test_random_pointwise_bodies(data: Any, cl_queue: Any) -> None:  # noqa: F81
     check(cl_queue, "pointwise", [("f32", shape)] * 2, build)
 
 
+@pytest.mark.usefixtures("also_as_optimised_spirv")
 @given(data=st.data())
 @EXAMPLES
 def test_random_reductions(data: Any, cl_queue: Any) -> None:  # noqa: F811
@@ -107,6 +111,7 @@ def test_random_reductions(data: Any, cl_queue: Any) -> None:  # noqa: F811
     check(cl_queue, "reduction", [("f32", shape)] * 2, build)
 
 
+@pytest.mark.usefixtures("also_as_optimised_spirv")
 @given(data=st.data())
 @EXAMPLES
 def test_random_contractions(data: Any, cl_queue: Any) -> None:  # noqa: F811
@@ -125,6 +130,7 @@ def test_random_contractions(data: Any, cl_queue: Any) -> None:  # noqa: F811
     check(cl_queue, "contraction", [("f32", left), ("f32", right), ("f32", (columns,))], build)
 
 
+@pytest.mark.usefixtures("also_as_optimised_spirv")
 @given(data=st.data())
 @EXAMPLES
 def test_random_scans(data: Any, cl_queue: Any) -> None:  # noqa: F811

@@ -33,9 +33,11 @@ from tests.support.lower_fixture import (
     lowered,
     run,
     run_all,
+    run_each_way,
     scheduled,
 )
 from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
+from tests.support.spirv_fixture import also_as_spirv  # noqa: F401
 
 Shape = tuple[int, ...]
 
@@ -97,11 +99,12 @@ def attention_run(
 
 
 def check(queue: Any, *runs: tuple[Run, Bounded]) -> None:
-    found = run_all(queue, [run for run, _ in runs])
-    for (result,), (_, wanted) in zip(found, runs, strict=True):
-        wanted.check(result)
+    for found in run_each_way(queue, [item for item, _ in runs]):
+        for (result,), (_, wanted) in zip(found, runs, strict=True):
+            wanted.check(result)
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_attention_computes_what_the_interpreter_does(
     case: tuple[list[Shape], dict[str, Any]],
@@ -121,6 +124,7 @@ def test_large_heads_in_little_memory_visit_fewer_keys_at_a_time(
     check(cl_queue, *((replace(held, device=device), wanted) for device in devices))
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 @pytest.mark.parametrize("form", FORMS)
 def test_other_element_types_are_computed_wide_and_rounded_once(
     form: str,
@@ -252,6 +256,7 @@ def test_no_key_at_all_gives_zeros(form: str, cl_queue: Any) -> None:  # noqa: F
     np.testing.assert_array_equal(found, np.zeros((5, 8)))
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("biased", [False, True], ids=["plain", "biased"])
 def test_nan_and_infinity_pass_as_in_the_interpreter(
@@ -274,11 +279,11 @@ def test_nan_and_infinity_pass_as_in_the_interpreter(
         rest[0][7, 11] = np.inf
         rest[0][8, 12] = np.nan
     kernel = attention_kernel(shapes, {"heads": 2}, "f32")
-    (found,) = run(cl_queue, kernel, arrays, FORMS[form])
     wanted = bounded_attention(*arrays, heads=2)
     (meaning,) = expected(kernel, arrays)
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(meaning))
-    wanted.check(found)
+    for ((found,),) in run_each_way(cl_queue, [Run(kernel, arrays, FORMS[form])]):
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(meaning))
+        wanted.check(found)
 
 
 @pytest.mark.usefixtures("unoptimised")

@@ -11,6 +11,7 @@ from mgn.dialects.types import ELEMENT_TYPES
 from tests.passes.lower_kernels.test_differential import ELEMENTS, draw
 from tests.support.lower_fixture import FORMS, Run, check_all, forms_of, fused_kernel, scheduled
 from tests.support.opencl_fixture import build_unoptimised, cl_queue, unoptimised  # noqa: F401
+from tests.support.spirv_fixture import also_as_spirv  # noqa: F401
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, -np.nan, 0.0, -0.0, 2.0]
 
@@ -48,7 +49,7 @@ def runs_with(element: str, shape: Sequence[int], **how: Any) -> list[Run]:
     return forms_of(kernel, [values], f"{element} {shape} {how}")
 
 
-@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.usefixtures("unoptimised", "also_as_spirv")
 @pytest.mark.parametrize("element", ELEMENTS)
 def test_values_of_any_element_type_are_sorted_stably(
     element: str,
@@ -67,6 +68,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 def test_rows_of_any_shape_are_sorted(cl_queue: Any) -> None:  # noqa: F811
     runs: list[Run] = []
     for shape, axis in SHAPES:
@@ -103,6 +105,7 @@ def test_each_run_of_a_row_is_sorted_by_itself(element: str, cl_queue: Any) -> N
     check_all(cl_queue, runs, same)
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 @pytest.mark.parametrize("element", ["f32", "i64", "bf16", "bool"])
 def test_runs_in_order_are_merged_stably(element: str, cl_queue: Any) -> None:  # noqa: F811
     runs: list[Run] = []

@@ -15,6 +15,7 @@ from mgn.driver.compilation import compile_graph
 from tests.passes.lower_kernels.test_differential import EPSILON, assert_near, draw, ulps
 from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel
 from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
+from tests.support.spirv_fixture import also_as_spirv  # noqa: F401
 
 PRODUCTS: list[tuple[tuple[int, ...], tuple[int, ...], bool, bool]] = [
     ((64, 57), (57, 70), False, False),
@@ -68,18 +69,20 @@ def check_products(
     check_all(queue, runs, check)
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 @pytest.mark.parametrize("part", range(3))
 def test_a_matmul_of_any_shape_is_right(part: int, cl_queue: Any) -> None:  # noqa: F811
     check_products(cl_queue, "f32", PRODUCTS[part::3])
 
 
-@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.usefixtures("unoptimised", "also_as_spirv")
 @pytest.mark.parametrize("element", ["f64", "f16", "bf16", "i64", "i32", "i8", "u8"])
 def test_a_matmul_of_any_element_type_is_right(element: str, cl_queue: Any) -> None:  # noqa: F811
     """In small register tiles, which a driver compiles in half the time."""
     check_products(cl_queue, element, [PRODUCTS[n] for n in (0, 1, 2, 8)], tile_rows=4)
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 def test_a_matmul_takes_prologues_and_epilogues(cl_queue: Any) -> None:  # noqa: F811
     def build(b: Any, x: Any, y: Any, bias: Any, residual: Any) -> Any:
         product = b.matmul(b.relu(x), b.reshape(y, [48, 70]))
@@ -98,6 +101,7 @@ def test_a_matmul_takes_prologues_and_epilogues(cl_queue: Any) -> None:  # noqa:
     check_all(cl_queue, forms_of(kernel, arrays), check)
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 def test_a_convolution_is_a_matmul_read_through_an_index_map(cl_queue: Any) -> None:  # noqa: F811
     """Three taps along rows: shifted slices of a padded image, side by side, times a matrix."""
 

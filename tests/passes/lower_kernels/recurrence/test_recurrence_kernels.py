@@ -12,6 +12,7 @@ from mgn.passes.saturate import RuleClass, SaturateOptions, saturate
 from mgn.passes.saturate.memo import forget_choices
 from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
+from tests.support.spirv_fixture import also_as_spirv  # noqa: F401
 
 EPSILON = {"f32": 2.0**-23, "f64": 2.0**-52}
 
@@ -47,6 +48,7 @@ def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
     np.testing.assert_allclose(got[0], want[0], rtol=0, atol=bound, err_msg=run.what)
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_a_kernel_walks_all_steps(direction: str, cl_queue: Any) -> None:  # noqa: F811
     runs: list[Run] = []

@@ -20,6 +20,7 @@ from tests.support.lower_fixture import (
     pieces,
 )
 from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
+from tests.support.spirv_fixture import also_as_spirv  # noqa: F401
 
 SHAPES = [
     ((1,), 0), ((5,), 0), ((37,), 0), ((1000,), 0), ((5000,), 0), ((3, 64), 1), ((7, 129), 1),
@@ -63,7 +64,7 @@ def test_scans_of_any_shape_are_right(name: str, cl_queue: Any) -> None:  # noqa
     check_all(cl_queue, runs, check)
 
 
-@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.usefixtures("unoptimised", "also_as_spirv")
 @pytest.mark.parametrize("element", ["f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "u32"])
 def test_scans_of_any_element_type_are_right(
     element: str,
@@ -76,6 +77,7 @@ def test_scans_of_any_element_type_are_right(
     check_all(cl_queue, runs, check)
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 @pytest.mark.parametrize("element", ["f32", "f16", "i32"])
 @pytest.mark.parametrize("name", ["running_sum_in_parts", "running_product_in_parts"])
 def test_parts_begin_with_what_is_given_for_them(

@@ -30,10 +30,10 @@ from tests.support.lower_fixture import (
     lowered,
     pieces,
     run,
-    same_values,
     scheduled,
 )
 from tests.support.opencl_fixture import cl_queue, unoptimised  # noqa: F401
+from tests.support.spirv_fixture import also_as_spirv  # noqa: F401
 
 NUMBERS = [name for name in ELEMENTS if ELEMENT_TYPES[name].family is not Family.BOOL]
 
@@ -97,7 +97,7 @@ def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
         assert_near(one, other, bound, run.what)
 
 
-@pytest.mark.usefixtures("unoptimised")
+@pytest.mark.usefixtures("unoptimised", "also_as_spirv")
 @pytest.mark.parametrize("element", NUMBERS)
 def test_numbers_of_any_element_type_are_added(
     element: str,
@@ -121,6 +121,7 @@ def test_the_largest_stays(element: str, cl_queue: Any) -> None:  # noqa: F811
     check_all(cl_queue, runs, check)
 
 
+@pytest.mark.usefixtures("also_as_spirv")
 def test_ids_in_order_say_what_is_scattered_where(cl_queue: Any) -> None:  # noqa: F811
     runs: list[Run] = []
     for element in ("f32", "f64", "bf16", "i32"):
@@ -311,24 +312,6 @@ def test_what_is_combined_in_place_is_read_for_nothing_else() -> None:
     kernel.arranged = ScheduleAttr.of(combined="in place")
     with pytest.raises(VerifyException, match="must be in memory, and read for nothing else"):
         kernel.verify()
-
-
-def test_runs_of_ids_in_order_are_found_by_bisection(cl_queue: Any) -> None:  # noqa: F811
-    runs: list[Run] = []
-    random = np.random.default_rng(3)
-    for ids in ("i32", "i64"):
-        for shape, axis, places in (
-            ((100,), 0, 31), ((3, 40), 1, 64), ((17, 16), 0, 5), ((1,), 0, 3), ((0,), 0, 4),
-            ((2, 65), 1, 200),
-        ):  # fmt: skip
-            values = np.sort(random.integers(-2, places + 3, shape), axis)
-            kernel = fused_kernel(
-                "pointwise",
-                [(ids, shape)],
-                lambda b, x, a=axis, n=places: b.run_bounds(x, n, axis=a),
-            )
-            runs += forms_of(kernel, [values.astype(ids.replace("i", "int"))], f"{ids} {shape}")
-    check_all(cl_queue, runs, same_values)
 
 
 def test_owners_are_as_many_as_pay_for_ids_that_each_looks_at() -> None:
