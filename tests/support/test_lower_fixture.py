@@ -11,7 +11,7 @@ from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 
 def cast(element: str, seed: int, device: Any = CPU, source: str = "f32", **schedule: Any) -> Run:
-    """A kernel of a cast, which its result's type alone may tell from another one."""
+    """A kernel of a cast, from which another one may differ in a type alone."""
     array = np.random.default_rng(seed).integers(-9, 9, (3, 17))
     kernel = fused_kernel("pointwise", [(source, (3, 17))], lambda b, x: b.cast(x, element))
     array = array.astype({"f32": np.float32, "i32": np.int32}[source])
@@ -38,8 +38,7 @@ def test_equal_kernels_are_lowered_once(
     assert names == [f"kernel_{n}" for n in (0, 2, 3, 4, 5)]
 
 
-def test_results_alone_may_tell_kernels_apart(cl_queue: Any) -> None:  # noqa: F811
-    """Shapes and types that no operand and no attribute shows."""
+def test_a_shape_tells_kernels_apart(cl_queue: Any) -> None:  # noqa: F811
     x = np.arange(36, dtype=np.int32).reshape(6, 6)
     reshaped = [
         fused_kernel("pointwise", [("i32", (6, 6))], lambda b, x, s=shape: b.reshape(x, s))
