@@ -5,7 +5,7 @@ Many calls of an operation are one graph, so that kernels are chosen for it as a
 built of SPIR-V is not optimised by the driver, which optimises the same kernels in OpenCL C.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ from tests.support.programs import evaluate
 
 CASES = 20
 Arrays = list[list[np.ndarray]]
+Case = tuple[list[Drawn], Arrays]
+"""Calls, and what each is given, all in one element type."""
 
 
 @pytest.fixture(autouse=True)
@@ -36,16 +38,22 @@ def unoptimised(device_runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
 HALF_EPSILON = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 
 
-def graph_of(name: str, calls: list[Drawn], element: str) -> Any:
-    """A graph with all calls, the results `y0`, `y1`, … of inputs `x0_0`, `x0_1`, …."""
+def graph_of(name: str, cases: Sequence[Case]) -> Any:
+    """A graph with all calls, the results `y0_0`, `y0_1`, … of inputs `x0_0_0`, `x0_0_1`, …, by the
+    numbers of the case, the call and the input.
+    """
     with mgn.graph("g") as graph:
         results: dict[str, Any] = {}
-        for number, call in enumerate(calls):
-            inputs = [
-                graph.input(f"x{number}_{place}", f"{element}[{', '.join(map(str, shape))}]")
-                for place, shape in enumerate(call.shapes)
-            ]
-            results[f"y{number}"] = getattr(ops, name)(*inputs, **call.attributes)
+        for case, (calls, arrays) in enumerate(cases):
+            element = element_name(arrays)
+            for number, call in enumerate(calls):
+                inputs = [
+                    graph.input(
+                        f"x{case}_{number}_{place}", f"{element}[{', '.join(map(str, shape))}]"
+                    )
+                    for place, shape in enumerate(call.shapes)
+                ]
+                results[f"y{case}_{number}"] = getattr(ops, name)(*inputs, **call.attributes)
         graph.output(**results)
     return graph.module
 
@@ -77,38 +85,43 @@ def check(
     """All calls on the device; each has the interpreter's value, but for what sums of so many terms
     may lose.
     """
-    check_all(runner, name, [(calls, arrays, forms)])
+    case = calls, arrays
+    check_all(runner, name, {form: [case] for form in forms})
 
 
-def check_all(
-    runner: Runner, name: str, cases: Sequence[tuple[list[Drawn], Arrays, Sequence[str]]]
-) -> None:
-    """The same of calls of several element types, whose kernels are built together."""
+def check_all(runner: Runner, name: str, cases: Mapping[str, Sequence[Case]]) -> None:
+    """The same of calls of several element types: those in a form are one graph, and all kernels
+    are built together.
+    """
     jobs: list[Job] = []
-    judged: list[tuple[str, list[Drawn], Arrays]] = []
-    for calls, arrays, forms in cases:
-        element = element_name(arrays)
-        ways: dict[tuple[Any, ...], tuple[Compiled, ModuleOp]] = {}
-        for form in forms:
-            variant = FORMS[form]
-            if variant.target == "spirv" and not runner.takes_spirv:
-                continue
-            described = variant.described(runner.description)
-            if variant.figures not in ways:
-                module = graph_of(name, calls, element)
-                ways[variant.figures] = variant.compile(module, runner.description), module
-            compiled, module = ways[variant.figures]
-            jobs.append(runner.job(compiled, module, described, variant.target, False))
-            judged.append((f"{name} of {element}, {form}", calls, arrays))
+    judged: list[tuple[str, Sequence[Case]]] = []
+    ways: dict[tuple[Any, ...], tuple[Compiled, ModuleOp]] = {}
+    for form, given in cases.items():
+        variant = FORMS[form]
+        if variant.target == "spirv" and not runner.takes_spirv:
+            continue
+        described = variant.described(runner.description)
+        way = variant.figures, *map(id, given)
+        if way not in ways:
+            module = graph_of(name, given)
+            ways[way] = variant.compile(module, runner.description), module
+        compiled, module = ways[way]
+        jobs.append(runner.job(compiled, module, described, variant.target, False))
+        judged.append((form, given))
     runner.build(jobs)
-    for (what, calls, arrays), job in zip(judged, jobs, strict=True):
+    for (form, given), job in zip(judged, jobs, strict=True):
         assert job.error is None, job.error
         inputs = {
-            f"x{number}_{place}": array
-            for number, given in enumerate(arrays)
-            for place, array in enumerate(given)
+            f"x{case}_{number}_{place}": array
+            for case, (_, arrays) in enumerate(given)
+            for number, operands in enumerate(arrays)
+            for place, array in enumerate(operands)
         }
-        judge(what, calls, arrays, runner.run(job, inputs, {}))
+        found = runner.run(job, inputs, {})
+        for case, (calls, arrays) in enumerate(given):
+            what = f"{name} of {element_name(arrays)}, {form}"
+            results = [found[f"y{case}_{number}"] for number in range(len(calls))]
+            judge(what, calls, arrays, results)
 
 
 def element_name(arrays: Arrays) -> str:
@@ -118,13 +131,13 @@ def element_name(arrays: Arrays) -> str:
 
 
 def judge(
-    what: str, calls: list[Drawn], arrays: list[list[np.ndarray]], found: dict[str, np.ndarray]
+    what: str, calls: list[Drawn], arrays: list[list[np.ndarray]], found: list[np.ndarray]
 ) -> None:
     name, element = what.split()[0], element_name(arrays)
-    for number, (call, given) in enumerate(zip(calls, arrays, strict=True)):
+    for got, call, given in zip(found, calls, arrays, strict=True):
         with np.errstate(all="ignore"):
             (want,) = evaluate(name, *given, wide=True, **call.attributes)
-        got, told = found[f"y{number}"], f"{what}: {call}"
+        told = f"{what}: {call}"
         assert got.shape == want.shape, told
         if element not in HALF_EPSILON:
             np.testing.assert_array_equal(got, want, err_msg=told)
@@ -158,7 +171,7 @@ def test_all_element_types_that_it_takes(
     """Without an optimiser, which sees the kernels of random calls."""
     monkeypatch.setattr(device_runner, "opencl_options", [UNOPTIMISED])
     accepted = OPERATIONS[name].operands[0].accepts
-    cases: list[tuple[list[Drawn], Arrays, Sequence[str]]] = []
+    cases: dict[str, list[Case]] = {form: [] for form in FORMS}
     for place, element in enumerate(ELEMENTS):
         row = ELEMENT_TYPES[element]
         if row.family not in accepted:
@@ -167,9 +180,8 @@ def test_all_element_types_that_it_takes(
         if not row.is_float and name == "upsample":
             calls = [call for call in calls if call.attributes["mode"] == "nearest"]
         if calls:
-            form = list(FORMS)[place % len(FORMS)]
-            cases.append((calls, arrays_of(calls, element), [form]))
-    check_all(device_runner, name, cases)
+            cases[list(FORMS)[place % len(FORMS)]].append((calls, arrays_of(calls, element)))
+    check_all(device_runner, name, {form: given for form, given in cases.items() if given})
 
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0]
