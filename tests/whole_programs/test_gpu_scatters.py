@@ -6,6 +6,7 @@ reference.
 """
 
 import os
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -27,6 +28,9 @@ SIZES = [
 
 
 CALLS = ("scatter(x, i, s)", "scatter_add(x, i, s)", 'scatter_along(x, i, s, combine = "max")')
+
+Operands = Sequence[tuple[str, np.ndarray]]
+"""What is scattered into, the ids, and what is scattered, each with its element type."""
 
 ORDERS = ("random", "sorted", "equal")
 """In what order the ids are."""
@@ -65,6 +69,34 @@ def run(executable: mgn.Executable, arrays: Sequence[np.ndarray]) -> np.ndarray:
     return executable(**dict(zip(("x", "i", "s"), arrays, strict=True)))["y"]
 
 
+def compiled_together(call: str, given: Sequence[Operands], target: str) -> mgn.Executable:
+    """One graph of a call for each of some operands, whose kernels a driver builds as one program:
+    `y0` of `x0`, `i0` and `s0`, and so on.
+    """
+    inputs = ", ".join(
+        f"{name}{number}: {element}[{', '.join(map(str, array.shape))}]"
+        for number, operands in enumerate(given)
+        for name, (element, array) in zip("xis", operands, strict=True)
+    )
+    numbered = (re.sub(r"\b[xis]\b", rf"\g<0>{number}", call) for number in range(len(given)))
+    results = ", ".join(f"y{number} = {text}" for number, text in enumerate(numbered))
+    text = f"graph g({inputs}) {{ return {results} }}"
+    return mgn.compile(mgn.parse(text), device=DEVICE, target=target)
+
+
+def run_together(
+    executable: mgn.Executable, given: Sequence[Sequence[np.ndarray]]
+) -> list[np.ndarray]:
+    """The result of each call."""
+    inputs = {
+        f"{name}{number}": array
+        for number, operands in enumerate(given)
+        for name, array in zip("xis", operands, strict=True)
+    }
+    found = executable(**inputs)
+    return [found[f"y{number}"] for number in range(len(given))]
+
+
 def wanted_of(call: str, x: np.ndarray, ids: np.ndarray, src: np.ndarray) -> np.ndarray:
     """By a loop of NumPy's, in the order of the ids, along the first axis."""
     places, result = np.clip(ids.astype(np.int64), 0, len(x) - 1), x.copy()
@@ -83,17 +115,22 @@ def wanted_of(call: str, x: np.ndarray, ids: np.ndarray, src: np.ndarray) -> np.
 @pytest.mark.parametrize("target", targets_of_the_device())
 @pytest.mark.parametrize("call", CALLS)
 def test_scatters_of_every_size_are_right(call: str, target: str) -> None:
+    given: list[tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]] = []
+    typed: list[Operands] = []
     for number, (count, places) in enumerate(SIZES):
         element = ("f32", "i32", "f64", "u32", "i64", "f32")[number % 6]
         named = ("i32", "i64")[number % 2]
         x, src = (abs(drawn_numbers((n,), element, k)) for k, n in ((1, places), (2, count)))
         orders = {how: drawn_ids(count, places, how, named) for how in ORDERS}
-        names = [element, named, element]
-        executable = compiled(call, [x, orders["random"], src], names, target)
-        for how, ids in orders.items():
-            found = run(executable, [x, ids, src])
-            wanted = wanted_of(call, x, ids, src)
-            np.testing.assert_array_equal(found, wanted, f"{how}, {count} to {places}")
+        given.append((x, orders, src))
+        typed.append([(element, x), (named, orders["random"]), (element, src)])
+    executable = compiled_together(call, typed, target)
+    for how in ORDERS:
+        found = run_together(executable, [(x, orders[how], src) for x, orders, src in given])
+        for size, got, (x, orders, src) in zip(SIZES, found, given, strict=True):
+            np.testing.assert_array_equal(
+                got, wanted_of(call, x, orders[how], src), f"{how} {size}"
+            )
 
 
 @pytest.mark.usefixtures("large_gpu")
@@ -147,6 +184,8 @@ def test_long_runs_of_one_id_are_summed_right(target: str, monkeypatch: pytest.M
     """Integers wrap; what floats come to is exact in f16 and bf16, too, or rounded once."""
     monkeypatch.setenv("MGN_GUARD", "on")
     random = np.random.default_rng(9)
+    given: list[tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]] = []
+    typed: list[Operands] = []
     for count, places, inner, element, named in LONG_RUNS:
         tail = (inner,) if inner else ()
         ids = random.integers(0, places, count)
@@ -154,17 +193,21 @@ def test_long_runs_of_one_id_are_summed_right(target: str, monkeypatch: pytest.M
         two = np.where(random.random(count) < 0.5, 0, places - 1)
         runs = {"equal": np.full(count, places // 2), "padded": padded, "two": two}
         x, src = drawn_numbers((places, *tail), "f64", 1), drawn_numbers((count, *tail), "f64", 2)
-        dtype, dtype_of_ids = ELEMENT_TYPES[element].dtype, ELEMENT_TYPES[named].dtype
-        arrays = [x.astype(dtype), ids.astype(dtype_of_ids), src.astype(dtype)]
-        names = [element, named, element]
-        executable = compiled("scatter_add(x, i, s)", arrays, names, target)
-        for how, ids in runs.items():
-            wanted = x.copy()
-            np.add.at(wanted, ids, src)
-            found = run(executable, [arrays[0], ids.astype(dtype_of_ids), arrays[2]])
-            wanted = (wanted.astype(np.int64) if element[0] in "iu" else wanted).astype(dtype)
-            what = f"{how}, {count} of {inner} to {places}"
-            np.testing.assert_array_equal(found, wanted, what)
+        given.append((x, runs, src))
+        numbers = (element, x), (named, ids), (element, src)
+        typed.append([(name, a.astype(ELEMENT_TYPES[name].dtype)) for name, a in numbers])
+    executable = compiled_together("scatter_add(x, i, s)", typed, target)
+    for how in ("equal", "padded", "two"):
+        arrays = [
+            (x, runs[how].astype(ids.dtype), src)
+            for (_, runs, _), ((_, x), (_, ids), (_, src)) in zip(given, typed, strict=True)
+        ]
+        found = run_together(executable, arrays)
+        for case, got, (x, runs, src) in zip(LONG_RUNS, found, given, strict=True):
+            wanted, dtype = x.copy(), got.dtype
+            np.add.at(wanted, runs[how], src)
+            wanted = (wanted.astype(np.int64) if case[3][0] in "iu" else wanted).astype(dtype)
+            np.testing.assert_array_equal(got, wanted, f"{how} {case}")
 
 
 NAMES = ["f32", "i32", "f32"]
