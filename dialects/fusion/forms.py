@@ -12,9 +12,9 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
     order               values put in the order of the same keys; pointwise before them,
                         elementwise after
     contraction         one matmul; pointwise before it. After it: elementwise and reshape; or, of
-                        many rows, both halves of its columns, and what follows of them. Reductions
-                        of the matmul's rows, for its left operand and after it. What the kernel
-                        says of panels is so
+                        many rows, both halves of its columns; or a reduction of few neighbours; and
+                        what follows of these. Reductions of the matmul's rows, for its left operand
+                        and after it. What the kernel says of panels is so
     update              one update of a part of a tensor; pointwise before what is written. The
                         tensor is read for nothing else: the result is the tensor but for that part
     recurrence          one recurrence, pointwise before it
@@ -50,10 +50,14 @@ from mgn.dialects.fusion.attention_bodies import (
 from mgn.dialects.fusion.operand_sources import before_widening, reads_transformed
 from mgn.dialects.fusion.product_bodies import (
     keeps_rows,
-    may_be_halved,
     may_have_statistics,
     reduces_rows,
-    takes_half,
+)
+from mgn.dialects.fusion.product_operations import (
+    combines_neighbours,
+    is_half,
+    moves_before,
+    reads_panels,
 )
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import OPERATIONS, Kind, TensorOp
@@ -271,20 +275,38 @@ def _verify_after_shape(
 def _verify_contraction(kernel: KernelBody, operations: Operations) -> None:
     _only(kernel, operations, Kind.CONTRACTION, Kind.REDUCTION)
     product = _the_only(kernel, operations, Kind.CONTRACTION)
-    _verify_epilogue(kernel, operations, product)
-    statistics = _of_kind(operations, Kind.REDUCTION)
-    if statistics:
-        _verify_statistics(kernel, operations, product, statistics)
-    if kernel.arranged.get("right") == StringAttr("panels") and not _reads_panels(product):
+    if _of_kind(_after(operations, [product]), Kind.REDUCTION):
+        _verify_pool(kernel, operations, product)
+    else:
+        _verify_epilogue(kernel, operations, product)
+        _verify_statistics(kernel, operations, product)
+    if kernel.arranged.get("right") == StringAttr("panels") and not reads_panels(product):
         _fail(kernel, "its right operand must be the reshaped transpose of panels in memory")
     if kernel.arranged.get("right") == StringAttr("transformed") and not reads_transformed(product):
         _fail(kernel, "its right operand must be filters of transformed ones in memory")
 
 
-def _verify_statistics(
-    kernel: KernelBody, operations: Operations, product: TensorOp, statistics: Operations
-) -> None:
+def _verify_pool(kernel: KernelBody, operations: Operations, product: TensorOp) -> None:
+    """The only reduction combines few neighbours of what follows a product as it lies."""
+    pool = _the_only(kernel, operations, Kind.REDUCTION)
+    moves = moves_before(pool)
+    if not combines_neighbours(product, moves, pool):
+        _fail(kernel, f"{pool.name} combines no few neighbours of its matmul's results")
+    behind = _after(operations, [pool])
+    apart = {pool, *behind, *moves}
+    for op in operations:
+        if op not in apart and any(item.owner in apart for item in op.operands):
+            _fail(kernel, f"{op.name} cannot follow what moves a matmul's results apart")
+    rest = [op for op in operations if op not in apart]
+    _verify_epilogue(replace(kernel, written=product.results), rest, product)
+    _verify_epilogue(kernel, [pool, *behind], pool)
+
+
+def _verify_statistics(kernel: KernelBody, operations: Operations, product: TensorOp) -> None:
     """Reductions are of the product's rows, and only its left operand and what follows see them."""
+    statistics = _of_kind(operations, Kind.REDUCTION)
+    if not statistics:
+        return
     shape, left, right = map(shape_of, (product.results[0], *product.operands))
     if not may_have_statistics(shape, left, right, product.values):
         _fail(kernel, f"{product.name} of {list(left)} and {list(right)} has no rows to reduce")
@@ -304,19 +326,6 @@ def _verify_statistics(
         given = [shape_of(value) for value in op.operands if value.owner in rows]
         if not all(keeps_rows(plain, item, result, shape) for item in given):
             _fail(kernel, f"{op.name} leaves the rows of the matmul")
-
-
-def _reads_panels(product: TensorOp) -> bool:
-    """Whether the right operand is panels put side by side: blocks, panels, steps, columns."""
-    value, names = product.operands[1], ("reshape", "transpose")
-    for name in names:
-        op = value.owner
-        if not isinstance(op, TensorOp) or op.spec.name != name:
-            return False
-        if name == "transpose" and list(op.values["perm"]) != [0, 2, 1, 3]:
-            return False
-        value = op.operands[0]
-    return isinstance(value, BlockArgument) and not product.values["transpose_b"]
 
 
 def rounded_by(name: str, element: str, source: str) -> str | None:
@@ -455,7 +464,7 @@ def _verify_epilogue(kernel: KernelBody, operations: Operations, heavy: TensorOp
     halved: set[Operation] = set()
     for op in after:
         of_half = any(operand.owner in halved for operand in op.operands)
-        if op.spec.name == "slice" and not of_half and _is_half(op, heavy):
+        if op.spec.name == "slice" and not of_half and is_half(op, heavy):
             halved.add(op)
             continue
         if op.spec.kind is not Kind.ELEMENTWISE and op.spec.name != "reshape":
@@ -470,16 +479,6 @@ def _verify_epilogue(kernel: KernelBody, operations: Operations, heavy: TensorOp
         _fail(kernel, f"every result must depend on the {name}")
     if halved and not owners <= halved:
         _fail(kernel, f"every result must be of halves of the {name}")
-
-
-def _is_half(op: TensorOp, heavy: TensorOp) -> bool:
-    """Whether a slice takes a half of the columns of a product that has some for it."""
-    product = shape_of(heavy.results[0])
-    matrices = heavy.spec.kind is Kind.CONTRACTION
-    if not matrices or not may_be_halved([shape_of(item) for item in heavy.operands]):
-        return False
-    shape = shape_of(op.operands[0])
-    return shape[-1] == product[-1] and takes_half(shape, op.values)
 
 
 FORMS: dict[str, Callable[[KernelBody, Operations], None]] = {

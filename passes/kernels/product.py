@@ -11,6 +11,7 @@ from mgn.dialects.types import ElementType
 from mgn.passes.kernels.body import INPUT, SPLAT, Body, Indices, Node
 from mgn.passes.kernels.index import Index
 from mgn.passes.kernels.index_maps import broadcast_index, reshaped_index
+from mgn.passes.kernels.pooled_products import ProductPool, product_pool
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Product:
         columns = right[-2 if node.values["transpose_b"] else -1] if len(right) > 1 else 1
         own = (len(left) > 1) + (len(right) > 1)
         batch = node.shape[: len(node.shape) - own]
+        pool = product_pool(body, node)
+        if pool is not None:
+            return PooledProduct(node, batch, rows, columns, depth, pool)
         kind = HalvedProduct if _halves_meet(body, node) else Product
         return kind(node, batch, rows, columns, depth)
 
@@ -43,6 +47,16 @@ class Product:
     @property
     def interleaved(self) -> "Product":
         """The same, with columns that are combined as neighbours."""
+        return self
+
+    @property
+    def pool(self) -> ProductPool | None:
+        """How neighbouring rows or columns are combined behind the product, if they are."""
+        return None
+
+    @property
+    def grouped(self) -> "Product":
+        """The same with rows or columns that are combined as neighbours."""
         return self
 
     @property
@@ -107,6 +121,35 @@ class _Interleaved(HalvedProduct):
 
     def right_index(self, batch: Indices, k: Index, column: Index) -> Indices:
         return super().right_index(batch, k, column % 2 * (self.columns // 2) + column // 2)
+
+
+@dataclass(frozen=True)
+class PooledProduct(Product):
+    """A product whose kernel combines few neighbouring rows or columns."""
+
+    combines: ProductPool
+
+    @property
+    def pool(self) -> ProductPool | None:
+        return self.combines
+
+    @property
+    def grouped(self) -> Product:
+        pool, count = self.combines, self.combines.groups * self.combines.members
+        rows, columns = (count, self.columns) if pool.combines_rows else (self.rows, count)
+        return _Grouped(self.node, self.batch, rows, columns, self.depth, pool)
+
+
+class _Grouped(PooledProduct):
+    """The same with its rows, or columns, group by group: without those of no group."""
+
+    def left_index(self, batch: Indices, row: Index, k: Index) -> Indices:
+        own = self.combines.place(row) if self.combines.combines_rows else row
+        return super().left_index(batch, own, k)
+
+    def right_index(self, batch: Indices, k: Index, column: Index) -> Indices:
+        own = column if self.combines.combines_rows else self.combines.place(column)
+        return super().right_index(batch, k, own)
 
 
 def lies_in_memory(node: Node) -> bool:

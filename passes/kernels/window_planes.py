@@ -256,3 +256,34 @@ def planes_of_columns(product: Product) -> WindowPlanes | None:
         return None
     size = (product.columns // places, places)
     return WindowPlanes(right, right, 0.0, (0, 0), size, (1, 1), (1, 1), (1, 1), size)
+
+
+@dataclass(frozen=True)
+class PooledPlaces:
+    """Windows of `size` rows and columns of places, `count` below and beside one another. They
+    begin at the first place and leave none out between them. Of a convolution whose places are not
+    combined a window is one place.
+    """
+
+    size: Pair
+    count: Pair
+
+    @property
+    def rows(self) -> int:
+        """Rows of places that windows have."""
+        return self.size[0] * self.count[0]
+
+    @staticmethod
+    def of(product: Product, planes: WindowPlanes) -> "PooledPlaces | None":
+        """The windows of a product."""
+        if product.pool is None:
+            return PooledPlaces((1, 1), planes.places)
+        rows, columns = planes.places
+        if product.pool.combines_rows or columns == 1:
+            return None
+        members, groups = product.pool.along(True), product.pool.along(False)
+        size = members.pop(columns, 1), members.pop(1, 1)
+        count = groups.pop(size[0] * columns, 1), groups.pop(size[1], 1)
+        found = PooledPlaces(size, count)
+        fits = found.rows <= rows and size[1] * count[1] <= columns
+        return None if members or groups or not fits else found

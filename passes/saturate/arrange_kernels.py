@@ -29,7 +29,8 @@ from mgn.passes.saturate.candidates.arranging import Arranger, NewValues
 from mgn.passes.saturate.candidates.candidates import Template
 from mgn.passes.saturate.candidates.cuts import Traits
 from mgn.passes.saturate.egraph.view import Signature, View
-from mgn.passes.saturate.prices.forms import BodyNode, classify
+from mgn.passes.saturate.prices.bodies import BodyNode
+from mgn.passes.saturate.prices.forms import classify
 from mgn.passes.saturate.prices.kernel_facts import priced_facts
 
 

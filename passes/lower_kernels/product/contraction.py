@@ -55,9 +55,9 @@ def lower_contraction(job: Job) -> Launch:
         case ProductVariant.MATRIX:
             return lower_tensor(job, product, str(job.schedule["matrix"]))
         case ProductVariant.TILES:
-            return lower_tiled(job, product)
+            return lower_tiled(job, product.grouped)
         case ProductVariant.PACKED:
-            return lower_packed(job, product)
+            return lower_packed(job, product.grouped)
         case ProductVariant.DIRECT:
             return _direct(job, product)
         case ProductVariant.WINDOWS:

@@ -17,10 +17,12 @@ from mgn.dialects import kernel
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import ZERO, Index, delinearised, lanes, linear
+from mgn.passes.kernels.pooled_products import Group
 from mgn.passes.kernels.product import Product, lying_input
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
 from mgn.passes.lower_kernels.core.long_totals import LongTotals
 from mgn.passes.lower_kernels.core.operand import Operand
+from mgn.passes.lower_kernels.core.pooled import group_value, pool_of, write_group
 from mgn.passes.lower_kernels.core.product import add_products, tile_start, write_halves, write_tile
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
@@ -146,7 +148,8 @@ class _Packed:
         def tile(number: Index) -> None:
             row = self._row(number)
             if self.left is not None and self.windows is not None:
-                pack_left_windows(self.job, self.windows, first, sizes.depth, row, self.left)
+                rest = (first, sizes.depth, row, self.left)
+                pack_left_windows(self.job, self.windows, product.pool, *rest)
             elif self.left is not None:
                 transposed = product.node.values["transpose_a"]
                 pack = pack_left_columns if transposed else pack_left_rows
@@ -291,23 +294,46 @@ class _Packed:
         """What follows the product, on a tile in registers."""
         column, vectors = self._column(panel), self.sizes.vectors
         evaluator = self.job.evaluator(self.sizes.width)
+        if self.product.pool is not None:
+            self._write_groups(evaluator, row, column, totals)
+            return
         for i in range(self.sizes.rows):
             own = totals[i * vectors : (i + 1) * vectors]
             self._write_row(evaluator, row + i, column, own)
 
     def _finish(self, panel: Index, tile: Index, row: Index) -> None:
         """What follows the product, on a tile in local memory, a row at a time."""
-        sizes, code = self.sizes, self.code
+        sizes, code, pool = self.sizes, self.code, self.product.pool
         evaluator = self.job.evaluator(sizes.width)
+        rows = pool.members if pool else 1
 
-        def one_row(number: Index) -> None:
-            place = self._place(panel, tile) + number * sizes.columns
-            places = [place + j * sizes.width for j in range(sizes.vectors)]
+        def some_rows(number: Index) -> None:
+            place = self._place(panel, tile) + number * (rows * sizes.columns)
+            places = [place + j * sizes.width for j in range(rows * sizes.vectors)]
             totals = [self.totals.whole(at, self.totals.kept(at)) for at in places]
-            at = code.known(row + number, self.product.rows)
-            self._write_row(evaluator, at, self._column(panel), totals)
+            at = code.known(row + number * rows, self.product.rows)
+            if pool:
+                self._write_groups(evaluator, at, self._column(panel), totals)
+            else:
+                self._write_row(evaluator, at, self._column(panel), totals)
 
-        code.each(0, sizes.rows, one_row)
+        code.each(0, sizes.rows // rows, some_rows)
+
+    def _write_groups(
+        self, evaluator: Evaluator, row: Index, first: Index, totals: Sequence[SSAValue]
+    ) -> None:
+        """Combines groups of rows of vectors behind what follows them, and writes these."""
+        job, product, sizes = self.job, self.product, self.sizes
+        pool = pool_of(product)
+        count = pool.members * sizes.vectors
+        for start in range(0, len(totals), count):
+            number = (row + start // sizes.vectors) // pool.members
+            for j in range(sizes.vectors):
+                column = sizes.vector(first, j) + lanes(sizes.width)
+                group = Group(self.batch, self.code.known(number, pool.groups), column)
+                own = totals[start + j : start + count : sizes.vectors]
+                value = group_value(job, product, evaluator, group, own)
+                write_group(job, product, evaluator, group, value)
 
     def _write_row(
         self, evaluator: Evaluator, row: Index, first: Index, totals: Sequence[SSAValue]

@@ -4,9 +4,11 @@ A work-item computes some channels of a band of places. For each block of input 
 the bands of their planes, with padding, into local memory. Then, a tile of output channels at a
 time, it multiplies vectors of weights, which lie turned in memory, with places, each in all lanes.
 What a tile comes to is kept in local memory; after the last block squares of it are turned and
-written, with what follows. No lane is computed in vain where rows of places are short.
+written, with what follows. Of a pool behind the convolution, what its windows come to is turned and
+written instead. No lane is computed in vain where rows of places are short.
 """
 
+from collections.abc import Iterator
 from math import prod
 
 from xdsl.ir import SSAValue
@@ -14,9 +16,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import Node
-from mgn.passes.kernels.index import Index, constant, lanes
+from mgn.passes.kernels.index import ZERO, Index, constant, lanes
+from mgn.passes.kernels.pooled_products import Group
 from mgn.passes.kernels.product import Product
 from mgn.passes.kernels.window_planes import WindowPlanes, planes_of_columns
+from mgn.passes.lower_kernels.core.pooled import group_value, write_group
 from mgn.passes.lower_kernels.core.product import add_products, write_tile
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.plane_walk import PlaneWalk
@@ -126,11 +130,12 @@ class _Convolution(PlaneWalk[PixelBlocking]):
 
     def _finish(self, tile: Index) -> None:
         """Turns squares of what a tile came to and writes them, with what follows."""
+        if self.product.pool is not None:
+            self._finish_windows(tile)
+            return
         code, sizes = self.code, self.sizes
         row = self.number_of(tile) * sizes.across
-        width = sizes.width
-        while width > self.held:
-            width //= 2
+        width = self._side(self.held)
         base = tile * (self.held * sizes.across)
         first = self.first_row * self.planes.places[1]
 
@@ -156,3 +161,57 @@ class _Convolution(PlaneWalk[PixelBlocking]):
         code.each(0, self.held // width, lambda number: all_parts(number * width))
         if self.held % width:
             all_parts(constant(self.held - width))
+
+    def _side(self, count: int) -> int:
+        """The side of a square of so many places, or more."""
+        width = self.sizes.width
+        while width > count:
+            width //= 2
+        return width
+
+    def _finish_windows(self, tile: Index) -> None:
+        """The same of windows of places: the members of each are combined in vectors of channels,
+        and squares of what they come to are turned.
+        """
+        code, job, product, batch = self.code, self.job, self.product, self.batch
+        down, columns = self.pooled.size[0], self.pooled.count[1]
+        row, held = self.number_of(tile) * self.sizes.across, self.sizes.band // down * columns
+        width = self._side(held)
+        base = tile * (self.held * self.sizes.across)
+        first, count = self.row_of_windows(ZERO) * columns, columns * self.pooled.count[0]
+
+        def combined(number: Index, part: Index) -> SSAValue:
+            """What the members of a window of the band come to, for a vector of channels."""
+            own = code.known(row + part * width, product.rows - width + 1) + lanes(width)
+            group = Group(batch, code.known(first + number, count), own)
+            place = base + self._first_place(number) * self.sizes.across + part * width
+            totals = self._members(place, width)
+            return group_value(job, product, job.evaluator(width), group, totals)
+
+        def square(start: Index, part: Index) -> None:
+            lines = [combined(start + n, part) for n in range(width)]
+            windows = code.known(first + start, count - width + 1) + lanes(width)
+            for number, value in enumerate(transposed(code, lines)):
+                own = code.known(row + part * width + number, product.rows)
+                group = Group(batch, windows, own)
+                write_group(job, product, job.evaluator(width), group, value)
+
+        def all_parts(start: Index) -> None:
+            code.each(0, self.sizes.across // width, lambda part: square(start, part))
+
+        code.each(0, held // width, lambda number: all_parts(number * width))
+        if held % width:
+            all_parts(constant(held - width))
+
+    def _first_place(self, window: Index) -> Index:
+        """The place in a band where a window of it begins."""
+        (down, across), columns = self.pooled.size, self.pooled.count[1]
+        return window // columns * (down * self.planes.places[1]) + window % columns * across
+
+    def _members(self, first: Index, width: int) -> Iterator[SSAValue]:
+        """Vectors of the sums of each place of a window, of which the first is kept at a place."""
+        code, (down, across) = self.code, self.pooled.size
+        for y in range(down):
+            for x in range(across):
+                step = y * self.planes.places[1] + x
+                yield code.load(self.sums, code.index(first + step * self.sizes.across), width)

@@ -13,12 +13,13 @@ from math import prod
 from typing import Generic, TypeVar
 
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects import kernel
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Index, constant, delinearised, linear
 from mgn.passes.kernels.product import Product
-from mgn.passes.kernels.window_planes import Band, WindowPlanes
+from mgn.passes.kernels.window_planes import Band, PooledPlaces, WindowPlanes
 from mgn.passes.lower_kernels.core.product import tile_start
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
@@ -44,16 +45,21 @@ class PlaneWalk(ABC, Generic[Blocking]):
         self.each = product.depth // prod(planes.kernel)
         self.blocks = ceil_div(self.each, sizes.channels)
         self.type = memory_type(product.element)
+        pooled = PooledPlaces.of(product, planes)
+        if pooled is None:
+            raise VerifyException("fusion.kernel contraction: its windows are none of places")
+        self.pooled = pooled
 
     def write(self) -> Launch:
         """Writes the kernel."""
         code, sizes, product = self.code, self.sizes, self.product
-        parts, bands = ceil_div(self.tiles, sizes.down), ceil_div(self.planes.places[0], sizes.band)
+        rows = self.pooled.rows
+        parts, bands = ceil_div(self.tiles, sizes.down), ceil_div(rows, sizes.band)
         items = parts * bands * prod(product.batch)
         item = code.counter(kernel.GlobalIdOp, 0, items)
         part, other = item % parts, item // parts
         self.batch = delinearised(other // bands, product.batch)
-        self.first_row = tile_start(code, other % bands, sizes.band, self.planes.places[0])
+        self.first_row = tile_start(code, other % bands, sizes.band, rows)
         self.first_tile = tile_start(code, part, sizes.down, self.tiles)
         PlaneCopy(self.job, self.band, self.copies).clear(sizes.channels)
         code.each(0, self.blocks, self._one_block)
@@ -71,6 +77,11 @@ class PlaneWalk(ABC, Generic[Blocking]):
     def number_of(self, tile: Index) -> Index:
         """The number of a work-item's tile among all."""
         return self.code.known(self.first_tile + tile, self.tiles)
+
+    def row_of_windows(self, y: Index) -> Index:
+        """The number of a row of windows among all, by its number in the band."""
+        size, count = self.pooled.size[0], self.pooled.count[0]
+        return self.code.known(self.first_row // size + y, count)
 
     def copy_planes(self, block: Index, count: Index | int) -> None:
         """Copies the planes of so many channels of a block, one after the other."""

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import Index, constant
 from mgn.passes.kernels.index_maps import bounded
 from mgn.passes.kernels.product import Product
@@ -19,6 +20,7 @@ from mgn.passes.lower_kernels.core.product import add_products
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.product.pooled_results import PooledResults
 from mgn.passes.lower_kernels.product.tile_order import GroupTile
 from mgn.passes.lower_kernels.product.tile_results import MOST_AHEAD, TileResults
 from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
@@ -73,8 +75,9 @@ class _Tiled:
         self.code.await_stages()
         lefts = self._first_blocks(left) if left.held.inputs else None
         rows = (self.batch, self.first_row, sizes.tile_rows)
-        RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
-        if sizes.slices > 1:
+        if product.pool is None:
+            RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
+        if sizes.slices > 1 and product.pool is None:
             self._read_ahead()
         lefts = self._first_blocks(left) if lefts is None else lefts
         rights = self._first_blocks(right) if rights is None else rights
@@ -204,15 +207,27 @@ class _Tiled:
         return add_products(code, self.element, rows, right, held)
 
     def _results(self, totals: list[SSAValue]) -> None:
-        sizes, results = self.sizes, self._tile_results
+        sizes, together = self.sizes, self._together
         parts = sizes.columns // sizes.width
-        for i in range(sizes.rows):
+        for i in range(0, sizes.rows, together):
             row = self.row + i // sizes.width * sizes.down * sizes.width + i % sizes.width
             for j in range(parts):
                 column = self.column + j * sizes.across * sizes.width
-                results.write(
-                    self.first_row + row, self.first_column + column, totals[i * parts + j]
-                )
+                own = totals[i * parts + j :: parts][:together]
+                self._write(self.first_row + row, self.first_column + column, own)
+
+    def _write(self, row: Index, column: Index, totals: list[SSAValue]) -> None:
+        """Writes vectors of neighbouring sums, of rows that are written together."""
+        if self.product.pool is not None:
+            PooledResults(*self._result_facts).write(row, column, totals)
+        else:
+            (total,) = totals
+            self._tile_results.write(row, column, total)
+
+    @property
+    def _together(self) -> int:
+        """How many rows are written together, which a work-item has as neighbours."""
+        return 1 if self.product.pool is None else PooledResults(*self._result_facts).together
 
     def _add_slices(self, totals: list[SSAValue]) -> None:
         """Adds up the sums of all slices through local memory; work-items share the results.
@@ -221,8 +236,7 @@ class _Tiled:
         first.
         """
         sizes, code = self.sizes, self.code
-        tile, meeting = sizes.tile_rows * sizes.tile_columns, sizes.meeting
-        results = self._tile_results
+        meeting = sizes.meeting
         code.barrier()
         if meeting < sizes.slices:
             lower = code.is_below(self.slice, meeting, 1)
@@ -242,20 +256,28 @@ class _Tiled:
         code.barrier()
 
         def add_up(number: Index) -> None:
-            total = self._sum_at(number * sizes.width)
-            for n in range(1, meeting):
-                part = self._sum_at(number * sizes.width + n * tile)
-                total = combine(code, "sum", self.element, total, part)
-            results.write(*self._place_of(number), total)
+            row, column = self._place_of(number)
+            places = [row * sizes.tile_columns + column + n * sizes.tile_columns
+                      for n in range(self._together)]  # fmt: skip
+            own = (self.first_row + row, self.first_column + column)
+            self._write(*own, [self._whole_sum(place) for place in places])
 
         for turn in range(self._pieces.turns):
             self._pieces.inside(turn, lambda turn=turn: add_up(self._own_piece(turn)))
+
+    def _whole_sum(self, place: Index) -> SSAValue:
+        """The sum of all slices that meet, of a vector of the tile's results."""
+        sizes, total = self.sizes, self._sum_at(place)
+        for n in range(1, sizes.meeting):
+            part = self._sum_at(place + n * (sizes.tile_rows * sizes.tile_columns))
+            total = combine(self.code, "sum", self.element, total, part)
+        return total
 
     @property
     def _pieces(self) -> Pieces:
         """The vectors of the tile's results, which the work-items of all slices write."""
         sizes = self.sizes
-        vectors = sizes.tile_rows * sizes.tile_columns // sizes.width
+        vectors = sizes.tile_rows * sizes.tile_columns // sizes.width // self._together
         return Pieces(self.code, vectors, sizes.items, self.place)
 
     def _own_piece(self, turn: int) -> Index:
@@ -263,10 +285,9 @@ class _Tiled:
         return bounded(self._pieces.number(turn), self._pieces.count, 1)
 
     def _place_of(self, number: Index) -> tuple[Index, Index]:
-        """The row and the first column of a vector of results."""
+        """The row of the tile and the first column of a vector of results."""
         across = self.sizes.tile_columns // self.sizes.width
-        row, column = number // across, number % across * self.sizes.width
-        return self.first_row + row, self.first_column + column
+        return number // across * self._together, number % across * self.sizes.width
 
     def _read_ahead(self) -> None:
         """Reads what the work-item's results need besides the sums, if they are few. Memory answers
@@ -274,7 +295,9 @@ class _Tiled:
         """
         turns = self._pieces.turns
         for turn in range(turns if turns <= MOST_AHEAD else 0):
-            self._tile_results.read_ahead(*self._place_of(self._own_piece(turn)), self.sizes.width)
+            row, column = self._place_of(self._own_piece(turn))
+            at = (self.first_row + row, self.first_column + column)
+            self._tile_results.read_ahead(*at, self.sizes.width)
 
     def _places(self, slice: Index) -> list[Index]:
         """Where local memory holds the work-item's sums as those of a slice."""
@@ -289,12 +312,18 @@ class _Tiled:
 
     @property
     def _tile_results(self) -> TileResults:
-        """The tile's results. Of an axis shorter than a tile, some are not there."""
+        return TileResults(*self._result_facts)
+
+    @property
+    def _result_facts(self) -> tuple[Job, Product, Indices, bool, bool, bool]:
+        """What there is to say of the tile's results. Of an axis shorter than a tile, some are not
+        there.
+        """
         product, sizes = self.product, self.sizes
         rows_end = product.rows < sizes.tile_rows
         columns_end = product.columns < sizes.tile_columns
         apart = columns_end and product.columns % sizes.width != 0
-        return TileResults(self.job, product, self.batch, rows_end, columns_end, apart)
+        return self.job, product, self.batch, rows_end, columns_end, apart
 
     def _put(self, totals: list[SSAValue], places: list[Index]) -> None:
         for value, place in zip(totals, places, strict=True):

@@ -4,10 +4,11 @@ A work-item computes some rows of a band of places. For each block of channels i
 of their planes, with padding, into local memory. Then, a tile of rows at a time, it packs the
 weights and multiplies them with vectors of places, which lie side by side in the copies: over rows
 of places, padding between them included. What a tile comes to is kept in local memory; after the
-last block it is written row by row, with what follows.
+last block it is written row by row, with what follows. Of a pool behind the convolution, what its
+windows come to is written instead.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import prod
 
@@ -18,18 +19,24 @@ from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import INPUT
 from mgn.passes.kernels.index import Index, constant, lanes
 from mgn.passes.kernels.index_maps import MOVES, place_of
+from mgn.passes.kernels.pooled_products import Group
 from mgn.passes.kernels.product import Product
 from mgn.passes.kernels.window_planes import WindowPlanes, planes_of_product
+from mgn.passes.lower_kernels.core.evaluate import Evaluator
 from mgn.passes.lower_kernels.core.operand import Operand
+from mgn.passes.lower_kernels.core.pooled import group_value, write_group
 from mgn.passes.lower_kernels.core.product import add_products, tile_start, write_tile
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.plane_walk import PlaneWalk
-from mgn.passes.lower_kernels.staging.panels import LeftTile, pack_left_rows
+from mgn.passes.lower_kernels.staging.panels import LeftTile, every_second, pack_left_rows
 from mgn.passes.schedules.core.packed_blocking import LEFT_PADDING
 from mgn.passes.schedules.product.window_products import WindowBlocking
 
 LINE, NEXT = 16, 2
 """Elements that are fetched together, and the cache that they are fetched into."""
+
+EVERY_SECOND = 2
+"""Places of a window beside one another, of which vectors are found by shuffles."""
 
 WRITTEN_OUT = 10
 """Elements of a window up to which all are written out one after the other; else those of a row."""
@@ -163,7 +170,7 @@ class _Convolution(PlaneWalk[WindowBlocking]):
     def _finish(self, tile: Index) -> None:
         """Writes the rows of a tile, with what follows."""
         code, sizes, narrow = self.code, self.sizes, self.sizes.narrow
-        columns = self.planes.places[1]
+        down, columns = self.pooled.size[0], self.pooled.count[1]
         line = self.panels * self.columns
         first = self._row(tile)
 
@@ -171,25 +178,45 @@ class _Convolution(PlaneWalk[WindowBlocking]):
             row = code.known(first + number, self.product.rows)
 
             def one_line(y: Index) -> None:
-                start = tile * (sizes.rows * line) + number * line + y * self.band.stride
-                own = code.known(self.first_row + y, self.planes.places[0])
-                self._write(row, own, lambda x: code.index(start + x))
+                start = tile * (sizes.rows * line) + number * line + y * down * self.band.stride
+                self._write(row, self.row_of_windows(y), start)
 
-            code.each(0, sizes.band, one_line)
+            code.each(0, sizes.band // down, one_line)
 
         code.each(0, sizes.rows, one_row)
         assert narrow <= columns, "vectors are no longer than rows of places"
 
-    def _write(self, row: Index, y: Index, place: Callable[[Index], SSAValue]) -> None:
-        """Writes one row of places of a row of the product; the last vector overlaps."""
-        code, narrow, columns = self.code, self.sizes.narrow, self.planes.places[1]
+    def _write(self, row: Index, y: Index, start: Index) -> None:
+        """Writes one row of places of a row of the product, or of windows of these; the last vector
+        overlaps. The sums of the row are kept from `start` on.
+        """
+        code, narrow, columns = self.code, self.sizes.narrow, self.pooled.count[1]
 
         def some(x: Index) -> None:
-            total = code.load(self.sums, place(x), narrow)
-            evaluator = self.job.evaluator(narrow)
-            column = y * columns + x + lanes(narrow)
-            write_tile(self.job, self.product, evaluator, self.batch, [row], [column], [total])
+            evaluator, column = self.job.evaluator(narrow), y * columns + x + lanes(narrow)
+            if self.product.pool is None:
+                total = code.load(self.sums, code.index(start + x), narrow)
+                write_tile(self.job, self.product, evaluator, self.batch, [row], [column], [total])
+                return
+            group = Group(self.batch, column, row)
+            totals = self._members(evaluator, start + x * self.pooled.size[1])
+            value = group_value(self.job, self.product, evaluator, group, totals)
+            write_group(self.job, self.product, evaluator, group, value)
 
         code.each(0, columns // narrow, lambda number: some(number * narrow))
         if columns % narrow:
             some(constant(columns - narrow))
+
+    def _members(self, evaluator: Evaluator, start: Index) -> Iterator[SSAValue]:
+        """The sums of each member of neighbouring windows, the first of which begins at a start."""
+        code, narrow = self.code, self.sizes.narrow
+        down, across = self.pooled.size
+        for y in range(down):
+            first = start + y * self.band.stride
+            if across == EVERY_SECOND:
+                places = [first, first + narrow]
+                pair = [code.load(self.sums, code.index(place), narrow) for place in places]
+                yield from (every_second(code, pair, x) for x in range(across))
+                continue
+            for x in range(across):
+                yield evaluator.load(self.sums, first + x + lanes(narrow) * across)

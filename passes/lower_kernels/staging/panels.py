@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.operand import Operand
+from mgn.passes.lower_kernels.core.pure_code import lane_count
 
 if TYPE_CHECKING:
     from mgn.passes.schedules.core.packed_blocking import Blocking
@@ -123,6 +124,14 @@ def transposed(code: Code, rows: list[SSAValue]) -> list[SSAValue]:
         rows = result
         distance //= 2
     return rows
+
+
+def every_second(code: Code, pair: list[SSAValue], first: int) -> SSAValue:
+    """Every second lane of two vectors that follow each other, from the first or second one on."""
+    width = lane_count(pair[0])
+    if width == 1:
+        return pair[first]
+    return _shuffle(code, pair, [2 * lane + first for lane in range(width)])
 
 
 def _shuffle(code: Code, pair: list[SSAValue], mask: list[int]) -> SSAValue:

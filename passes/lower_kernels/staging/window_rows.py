@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.channel_windows import ChannelWindows
 from mgn.passes.kernels.index import ZERO, Index, delinearised, lanes
+from mgn.passes.kernels.pooled_products import ProductPool
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.template import Job
@@ -37,12 +38,15 @@ def windows_in_vectors(product: Product, depth: int, width: int) -> ChannelWindo
 def pack_left_windows(
     job: Job,
     windows: ChannelWindows,
+    pool: ProductPool | None,
     first: Index,
     depth: int,
     row: Index,
     tile: LeftTile,
 ) -> None:
-    """The rows of a tile, so many steps of each or as many as are left, window after window."""
+    """The rows of a tile, so many steps of each or as many as are left, window after window; rows
+    that are combined come group by group.
+    """
     code, width, source = job.code, job.number("lanes", 16), windows.source
     channels, count = windows.channels, prod(windows.sizes)
     padding = code.constant(windows.value, memory_type(source.element), width)
@@ -83,7 +87,8 @@ def pack_left_windows(
 
     def one_row(i: Index) -> None:
         shape = (windows.images, *windows.places)
-        window = delinearised(code.known(row + i, prod(shape)), shape)
+        own = pool.place(row + i) if pool else row + i
+        window = delinearised(code.known(own, prod(shape)), shape)
         code.each(0, end - begin, lambda number: one_element(i, window, number))
 
     code.each(0, tile.rows, one_row)

@@ -26,7 +26,7 @@ from mgn.passes.saturate.candidates.outlines import Outlines
 from mgn.passes.saturate.candidates.pieces import NewValue, OwnNames, Piece
 from mgn.passes.saturate.egraph.view import Member, ValueClass, View
 from mgn.passes.saturate.prices.arrangements import ARRANGED, arrangements_of
-from mgn.passes.saturate.prices.forms import Body, BodyNode, renamed
+from mgn.passes.saturate.prices.bodies import Body, BodyNode, renamed
 from mgn.passes.saturate.prices.kernel_facts import kernel_facts
 from mgn.passes.saturate.prices.prices import price_per_run
 

@@ -28,7 +28,8 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.passes.saturate.candidates.cuts import Cut, Traits
 from mgn.passes.saturate.egraph.view import Signature, View
-from mgn.passes.saturate.prices.forms import BodyNode, classify
+from mgn.passes.saturate.prices.bodies import BodyNode
+from mgn.passes.saturate.prices.forms import classify
 from mgn.passes.saturate.prices.prices import measure_kernel
 from mgn.passes.saturate.prices.scheduled import schedule_of
 

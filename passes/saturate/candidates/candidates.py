@@ -16,7 +16,8 @@ from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates.cuts import Traits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, renamed
+from mgn.passes.saturate.prices.bodies import BodyNode, renamed
+from mgn.passes.saturate.prices.forms import Facts, Form
 
 ALONE = "one kernel"
 """The arrangement of what is not done in several kernels."""

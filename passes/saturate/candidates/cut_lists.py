@@ -32,7 +32,7 @@ from mgn.passes.saturate.candidates.needless_reads import (
     note_besides,
 )
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
-from mgn.passes.saturate.candidates.readers import readers_of
+from mgn.passes.saturate.candidates.readers import classes_pooled, readers_of
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
 from mgn.passes.saturate.candidates.ways_tried import (
@@ -123,6 +123,7 @@ class CutBuilder:
         self.numbered: list[CutList] = []
         self.chosen: dict[tuple[object, ...], Sequence[Cut | None]] = {}
         self.takers, self.around = takers, around or Surroundings.of(view, device)
+        self.pooled = classes_pooled(view)
         self.considered = 0
         self.left_out = Counter[str]()
 
@@ -195,12 +196,16 @@ class CutBuilder:
         views = value.leaf is None and not names.isdisjoint(VIEWS)
         beside = TOTALS in names
         moves = value.leaf is None and names <= MOVEMENT
-        key = (id(value.type), *rest, views, beside, moves, takers, value.gathered)
+        pooled = value.key in self.pooled
+        key = (id(value.type), *rest, views, beside, moves, takers, value.gathered, pooled)
         known = self.known_traits.get(key)
         if known is None:
             known = self.known_traits[key] = self._note_traits(
                 value,
-                Traits(value.type, *rest, False, views, beside, moves, takers, value.gathered),
+                Traits(
+                    *(value.type, *rest, False, views, beside, moves, takers, value.gathered),
+                    pooled=pooled,
+                ),
             )
         self.traits[value.key], self.traits_of[value.key] = known
         return known[1]
@@ -405,10 +410,14 @@ class CutBuilder:
         form = known.form
         if form is None or (form.reduced and self.device.is_cpu):
             return None
+        if form.is_open and not traits[0].pooled:
+            return None
         leaves = tuple([own[item] for item in reads])
         cut = Cut(known, form, own, reads, leaves, UNPRICED)
         cut.lying = form.kind in ATTENTIONS and self._takes_lying(cut, traits)
-        if priced or form.kind in SCHEDULED:
+        if form.is_open:
+            cut.price = max(item.price for item in cuts)
+        elif priced or form.kind in SCHEDULED:
             self._priced(cut, traits)
         return None if cut.price == math.inf else cut
 

@@ -17,7 +17,8 @@ from mgn.dialects.types import tensor_bytes
 from mgn.passes.arrangements.split_attention import part_keys
 from mgn.passes.saturate.candidates.priced_bodies import KnownBody
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import OF_ROWS, Body, Form, Names, Way, renamed
+from mgn.passes.saturate.prices.bodies import Body, Names, renamed
+from mgn.passes.saturate.prices.forms import OF_ROWS, Form, Way
 from mgn.passes.saturate.prices.prices import price_per_run
 
 TAKEN = (1.0, 0.5, 0.0)
@@ -38,7 +39,8 @@ class Traits:
     and `moves` that it is nothing but that or a transpose. `beside` says that a kernel which is
     there in any case may write it besides. `takers` are the kernels of a known choice that read it
     from memory, as many as make a difference. `gathered` says of what is prepared that runs take
-    rows of it where it lies, or of what it is made of.
+    rows of it where it lies, or of what it is made of. `pooled` says that a reduction of few of its
+    elements follows, through movement or not.
     """
 
     type: TensorType
@@ -54,6 +56,7 @@ class Traits:
     moves: bool = False
     takers: int | None = None
     gathered: bool = False
+    pooled: bool = False
 
     @cached_property
     def is_scalar(self) -> bool:

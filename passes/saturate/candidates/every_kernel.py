@@ -31,7 +31,8 @@ from mgn.passes.saturate.candidates.priced_bodies import PricedBodies, body_orde
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
 from mgn.passes.saturate.candidates.within import SLACK
 from mgn.passes.saturate.egraph.view import ValueClass, View
-from mgn.passes.saturate.prices.forms import Body, BodyNode, Form
+from mgn.passes.saturate.prices.bodies import Body, BodyNode
+from mgn.passes.saturate.prices.forms import Form
 from mgn.passes.saturate.prices.prices import price_per_run
 
 BODY = 0.3

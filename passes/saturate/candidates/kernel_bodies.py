@@ -29,7 +29,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import tensor_bytes
 from mgn.passes.saturate.egraph.view import Member, Signature, ValueClass, View
-from mgn.passes.saturate.prices.forms import BodyNode
+from mgn.passes.saturate.prices.bodies import BodyNode
 from mgn.passes.saturate.prices.prices import least_seconds, price_per_run, seconds_of
 
 ASKING_FOR_ALL = (Kind.ELEMENTWISE, Kind.REDUCTION)

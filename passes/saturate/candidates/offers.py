@@ -228,6 +228,8 @@ class _Offers:
         signatures = self.view.signatures
         prepared = traits[0].prepared
         for cut in cut_list.cuts:
+            if cut.form.is_open:
+                continue
             known, names, leaves = cut.known, cut.names, cut.leaves
             body, form, types = cut.body, cut.form.at(names), cut.types(traits)
             inputs = tuple([name for name in leaves if not traits[name].in_memory])

@@ -21,7 +21,8 @@ from mgn.passes.saturate.candidates.candidates import Template
 from mgn.passes.saturate.candidates.packed_outlines import packed_outline, product_alone
 from mgn.passes.saturate.candidates.pieces import NewValue, Outline, OwnNames, Piece
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import Body, BodyNode, Facts, classify
+from mgn.passes.saturate.prices.bodies import Body, BodyNode
+from mgn.passes.saturate.prices.forms import Facts, classify
 from mgn.passes.saturate.prices.kernel_facts import priced_facts
 
 

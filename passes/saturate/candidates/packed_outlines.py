@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import TensorType
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates.pieces import NewValue, Outline, OwnNames, Piece
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import Body, BodyNode, classify, renamed
+from mgn.passes.saturate.prices.bodies import Body, BodyNode, renamed
+from mgn.passes.saturate.prices.forms import classify
 from mgn.passes.saturate.prices.kernel_facts import kernel_facts
 from mgn.passes.saturate.prices.prices import price_kernel
 from mgn.passes.schedules.core.figures import RIGHT

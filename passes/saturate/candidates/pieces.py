@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 
 from mgn.passes.saturate.candidates.candidates import Template
-from mgn.passes.saturate.prices.forms import Body, BodyNode, Facts, Form, Names, renamed
+from mgn.passes.saturate.prices.bodies import Body, BodyNode, Names, renamed
+from mgn.passes.saturate.prices.forms import Facts, Form
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, T
 from mgn.passes.saturate.candidates.priced_bodies import body_order, leaves_of
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.egraph.view import View
-from mgn.passes.saturate.prices.forms import BodyNode, classify, renamed
+from mgn.passes.saturate.prices.bodies import BodyNode, renamed
+from mgn.passes.saturate.prices.forms import classify
 from mgn.passes.saturate.prices.prices import price_kernel, price_per_run
 
 Placed = tuple[Template, tuple[int, ...]]

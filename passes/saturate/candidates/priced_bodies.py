@@ -17,15 +17,8 @@ from xdsl.dialects.builtin import TensorType
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import (
-    Body,
-    BodyNode,
-    Facts,
-    Form,
-    classify,
-    classify_joined,
-    renamed,
-)
+from mgn.passes.saturate.prices.bodies import Body, BodyNode, renamed
+from mgn.passes.saturate.prices.forms import Facts, Form, classify, classify_joined
 from mgn.passes.saturate.prices.kernel_facts import kernel_facts, may_say, priced_facts
 from mgn.passes.saturate.prices.plain_work import BodyWork, plain_work
 from mgn.passes.saturate.prices.prices import (

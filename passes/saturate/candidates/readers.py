@@ -1,6 +1,7 @@
 """How many readers a value has that may each need it.
 
-In: a view. Out: the number of readers of each class, where those that lead to the same count once.
+In: a view. Out: the number of readers of each class, where those that lead to the same count once;
+and the classes of which a reduction combines few elements each.
 
 A rule gives a value further readers. Where `add(x, y)` is `sub(x, neg(y))` too, `neg(y)` reads y
 besides the sum, but leads to nothing but the sum, and the sum has a form without it. So y has one
@@ -15,10 +16,12 @@ may have its value in memory, as if others read it too.
 """
 
 from collections.abc import Container, Mapping, Sequence
+from math import prod
 
+from mgn.dialects.fusion.pooled_bodies import COMBINED_BY, MOST_COMBINED, MOVING_APART
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
-from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.egraph.view import Signature, View
 
 MOST = 8
 """Values between a value and the one to which its readers lead."""
@@ -119,3 +122,27 @@ def _is_enough(view: View, key: int, reader: int, between: Sequence[int]) -> boo
         if any(all(is_there(o, item, within) for o in member.operands) for member in members):
             made.add(item)
     return between[-1] in made
+
+
+def classes_pooled(view: View) -> set[int]:
+    """The classes of which a reduction combines few elements each, as they lie or through movement.
+
+    A product may go on in the kernel of such a reduction, through these classes alone. Elsewhere
+    results that are moved apart are no part of its kernel, and need not be tried.
+    """
+    found = set[int]()
+    for value in reversed(view.classes.values()):
+        for member in value.members:
+            signature = view.signatures[member.signature]
+            moves = signature.name in MOVING_APART and value.key in found
+            if moves or _combines_few(signature):
+                found.update(member.operands)
+    return found
+
+
+def _combines_few(signature: Signature) -> bool:
+    """Whether an operation combines a few elements each."""
+    if signature.kind is not Kind.REDUCTION or signature.name not in COMBINED_BY:
+        return False
+    shape = signature.operand_shapes[0]
+    return prod(shape[axis] for axis in signature.values["axis"]) <= MOST_COMBINED

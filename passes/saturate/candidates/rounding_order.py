@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import BodyNode
+from mgn.passes.saturate.prices.bodies import BodyNode
 
 ORDERED = frozenset({Kind.REDUCTION, Kind.SCAN, Kind.SCATTER, Kind.CONTRACTION, Kind.COMPOSITE})
 

@@ -44,7 +44,7 @@ from mgn.passes.saturate.extraction.report import NEAR, PROVED
 from mgn.passes.saturate.extraction.rings import LARGE
 from mgn.passes.saturate.extraction.selection import Selection, price_from, select
 from mgn.passes.saturate.extraction.work import Work
-from mgn.passes.saturate.prices.forms import BodyNode, renamed
+from mgn.passes.saturate.prices.bodies import BodyNode, renamed
 from mgn.passes.saturate.prices.prices import price_per_run
 
 LIGHT = (KernelKind.POINTWISE, KernelKind.REDUCTION)

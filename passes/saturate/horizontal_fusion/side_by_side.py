@@ -27,7 +27,7 @@ from mgn.passes.saturate.candidates.priced_bodies import body_order, leaves_of
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.egraph.view import View
-from mgn.passes.saturate.prices.forms import BodyNode, renamed
+from mgn.passes.saturate.prices.bodies import BodyNode, renamed
 from mgn.passes.saturate.prices.prices import price_per_run
 
 MERGED = (KernelKind.POINTWISE, KernelKind.REDUCTION, KernelKind.ORDER)

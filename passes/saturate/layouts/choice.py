@@ -33,6 +33,9 @@ EXPANDED = CONVOLUTIONS | {
 }
 """Composites whose parts are told apart, so that channels last passes them."""
 
+POOLS = frozenset(f"{kind}_pool{axes}d" for kind in ("max", "avg") for axes in (1, 2, 3))
+"""The same of those whose windows share no places."""
+
 Choose = Callable[[GraphOp], SaturateReport]
 
 
@@ -91,6 +94,14 @@ def _is_convolution(op: TensorOp) -> bool:
 
 
 def _expanded(b: Emitter, op: Operation) -> Sequence[SSAValue] | None:
-    if isinstance(op, TensorOp) and op.spec.name in EXPANDED:
+    if isinstance(op, TensorOp) and (op.spec.name in EXPANDED or _pools_apart(op)):
         return inline(b, decomposition_of(op), op.operands)
     return None
+
+
+def _pools_apart(op: TensorOp) -> bool:
+    """Whether an operation is a pool whose windows share no places."""
+    if op.spec.name not in POOLS or set(op.values["dilation"]) != {1}:
+        return False
+    steps = zip(op.values["stride"], op.values["kernel"], strict=True)
+    return all(step >= size for step, size in steps)

@@ -13,8 +13,9 @@ After:
     %y = mgn.transpose(%3) perm = [0, 3, 1, 2] …
 
 A matrix unit then finds neighbours of a product's shared axis side by side in memory, and results
-are written so, too. The turn of a result passes what follows for each element and each channel, up
-to the next convolution; elsewhere it is read through, or it is a copy. Weights are turned once.
+are written so, too. The turn of a result passes what follows for each element and each channel, and
+pools whose windows share no places, up to the next convolution; elsewhere it is read through, or it
+is a copy. Weights are turned once.
 Whether the graph is cheaper so is for prices to say.
 """
 
@@ -93,8 +94,8 @@ class _Turn:
             return None if few else self._convolved(b, convolution)
         if op.spec.kind is Kind.ELEMENTWISE:
             return self._elementwise(b, op)
-        if op.spec.kind is Kind.REDUCTION and op.operands[0] in self.last:
-            return _reduced(self, b, op)
+        if op.spec.kind is Kind.REDUCTION:
+            return _reduced(self, b, op) if op.operands[0] in self.last else _pooled(self, b, op)
         make = MOVED.get(op.spec.name)
         if make is not None and op.operands[0] in self.last:
             return make(self, b, op)
@@ -204,6 +205,28 @@ def _reduced(turn: _Turn, b: Emitter, op: TensorOp) -> SSAValue | None:
     if tuple(op.values["axis"]) != tuple(range(2, rank)):
         return None
     made = b.call(op.spec.name, image, axis=tuple(range(1, rank - 1)), keepdims=True)
+    assert isinstance(made, SSAValue)
+    return made
+
+
+def _pooled(turn: _Turn, b: Emitter, op: TensorOp) -> SSAValue | None:
+    """A reduction of windows of an image that share no places."""
+    elements = op.operands[0].owner
+    windows = _before(elements, "transpose", "windows")
+    if windows is None or windows.operands[0] not in turn.last:
+        return None
+    image, how = turn.last[windows.operands[0]], windows.values
+    axes = len(how["sizes"])
+    shared = any(step < size for step, size in zip(how["strides"], how["sizes"], strict=True))
+    order = (0, 1, *range(2 + axes, 2 + 2 * axes), *range(2, 2 + axes))
+    fits = len(shape_of(image)) == 2 + axes and not shared and set(how["dilation"]) == {1}
+    assert isinstance(elements, TensorOp)
+    reduced = tuple(op.values["axis"]) == tuple(range(2, 2 + axes)) and not op.values["keepdims"]
+    if not fits or not reduced or tuple(elements.values["perm"]) != order:
+        return None
+    found = b.windows(b.transpose(image, to_first(2 + axes)), **how)
+    found = b.transpose(found, (0, *range(2, 2 + 2 * axes), 1))
+    made = b.call(op.spec.name, found, axis=tuple(range(1 + axes, 1 + 2 * axes)), keepdims=False)
     assert isinstance(made, SSAValue)
     return made
 

@@ -55,7 +55,8 @@ from mgn.passes.kernels.summed_windows import summed_windows
 from mgn.passes.kernels.window_planes import planes_of_columns
 from mgn.passes.kernels.winograd import TiledImage
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
+from mgn.passes.saturate.prices.bodies import BodyNode
+from mgn.passes.saturate.prices.forms import Facts, Form
 from mgn.passes.saturate.prices.matrix_price import lying_rounded, unit_of
 from mgn.passes.saturate.prices.scheduled import once_cut_alike, request_of
 from mgn.passes.schedules.core.figures import BLOCK_DEPTH
@@ -163,7 +164,7 @@ def arrangements_of(
 
         def arranged(request: Request) -> list[Arrangement]:
             sizes = Product.of_body(request.body)
-            found = _parts(sizes, request) if sums else []
+            found = _parts(sizes, request) if sums and not sizes.pool else []
             if right:
                 found += [*_packed(sizes, request), *_transformed(sizes, request)]
             return found + (_packed_weights(sizes, request) if left else [])
@@ -171,6 +172,8 @@ def arrangements_of(
         if not left and not right and not sums:
             return []
         return once_cut_alike("arranged", arranged, body, form, types, signatures, device, facts)
+    if form.pooled:
+        return []
     request = request_of(body, form, types, signatures, device, facts)
     sizes = Product.of_body(request.body)
     found = list[Arrangement]()
@@ -312,7 +315,7 @@ def _transformed(product: Product, request: Request) -> list[Arrangement]:
     """The right operand transformed: filters, whose windows slide over images that lie with their
     channels last.
     """
-    image = TiledImage.of(product)
+    image = None if product.pool else TiledImage.of(product)
     if image is None or is_turned(image.source) or len(product.node.operands[1].shape) != 2:
         return []
     found = tile_blocking(request, product, image)

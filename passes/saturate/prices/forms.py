@@ -7,8 +7,9 @@ for each value how it lies in that space; or None where no template can compute 
     reduction    values in *full* space S, or in *row* space: S without the reduced axes, or with
                  1s in their place; and, past a reshape, in another shape in the order of S
     contraction  one matmul, and what keeps its elements in order, or what both halves of its
-                 columns give; on a GPU also reductions of its rows, for its left operand and for
-                 what follows
+                 columns give, or a reduction of few neighbours of these and what keeps its elements
+                 in order; on a GPU also reductions of its rows, for its left operand and for what
+                 follows
     attention    one attention, and what keeps its elements in order; the log-sum-exp beside it
     scan         one scan, and what keeps its shape
     scatter      one scatter, and what keeps its shape
@@ -21,7 +22,7 @@ for each value how it lies in that space; or None where no template can compute 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
@@ -31,40 +32,16 @@ from mgn.dialects.fusion.attention_bodies import HALVES, widens
 from mgn.dialects.fusion.forms import ATTENTION_GRADIENT, TOTALS, has_totals, takes_part
 from mgn.dialects.fusion.product_bodies import (
     keeps_rows,
-    may_be_halved,
     may_have_statistics,
     reduces_rows,
-    takes_half,
 )
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.view import Signature
+from mgn.passes.saturate.prices.bodies import BodyNode, Names
+from mgn.passes.saturate.prices.product_parts import is_half, pool_in
 
 Shape = tuple[int, ...]
-BodyNode = tuple[int, int, tuple[int, ...]]
-"""A value of a body: its name, the number of its signature, its operands' names."""
-
-Body = tuple[BodyNode, ...]
-Names = Sequence[int] | Mapping[int, int]
-"""`names[i]` is what stands in the place of i."""
-
-
-def renamed(nodes: Sequence[BodyNode], names: Names) -> Body:
-    """E-nodes over other names."""
-    return tuple([(names[name], number, _at(names, given)) for name, number, given in nodes])
-
-
-def _at(names: Names, items: tuple[int, ...]) -> tuple[int, ...]:
-    """What stands in the place of some: of most operations one or two."""
-    return (
-        (names[items[0]], names[items[1]])
-        if len(items) == 2
-        else (names[items[0]],)
-        if len(items) == 1
-        else tuple([names[item] for item in items])
-    )
-
-
 Facts = tuple[tuple[str, int | str], ...]
 """The facts of a kernel for its price and schedule: the layout of its operands and results, the
 input type of a matrix unit, and whether the maxima of rows only stabilise exponentials.
@@ -89,6 +66,8 @@ class Place(Enum):
     DROPPED = auto()  # row space, reduced axes are gone
     AFTER = auto()  # depends on the heavy operation, elements in its order
     HALVED = auto()  # depends on halves of a product's columns
+    APART = auto()  # depends on a product, moved for a reduction of neighbours
+    COMBINED = auto()  # depends on a reduction of neighbours, elements in its order
     TOTALS = auto()  # the log-sum-exp of the scores of the heavy attention
     OF_KEYS = auto()  # depends on the keys' columns of a gradient of keys and values
     OF_VALUES = auto()  # depends on the values' columns
@@ -144,6 +123,16 @@ class Form:
         return Place.HALVED in self.places.values()
 
     @cached_property
+    def pooled(self) -> bool:
+        """Whether neighbouring results of a product are combined."""
+        return Place.COMBINED in self.places.values()
+
+    @cached_property
+    def is_open(self) -> bool:
+        """Whether no kernel has the body, but that of a reduction which follows may have it."""
+        return Place.APART in self.places.values() and not self.pooled
+
+    @cached_property
     def way(self) -> "Way":
         """What no kernel of another kind is a substitute for."""
         return self.kind, self.halved, bool(self.reduced)
@@ -169,6 +158,8 @@ class Form:
             return place is not Place.BEFORE or signature.shape == self.shape
         if place in (Place.TOTALS, *PARTS):
             return True
+        if self.pooled:
+            return place is Place.COMBINED
         whole = place is Place.AFTER and not self.halved
         return whole and not any(item in PARTS for item in self.places.values())
 
@@ -232,6 +223,8 @@ def _place(
     product = None
     if form.heavy is not None:
         product = next(signatures[item[1]] for item in body if item[0] == form.heavy)
+    if signature.kind is Kind.REDUCTION and found[0] in (Place.AFTER, Place.APART):
+        return _combine(form, node, body, signatures)
     if signature.kind is Kind.REDUCTION:
         return _reduce(form, signature, found[0], product)
     if signature.heavy is KernelKind.UPDATE and not _updates_memory(body, operands[0]):
@@ -262,10 +255,24 @@ def _reduce(
     if form.kind is KernelKind.CONTRACTION and product is not None:
         if not _has_rows(product, shape, signature) or form.reduced not in ((), shape):
             return None
+        if not {Place.APART, Place.COMBINED}.isdisjoint(form.places.values()):
+            return None
         form.reduced = shape
     elif form.kind not in IN_ROW_SPACE or (form.shape, form.axes) != (shape, axes):
         return None
     return Place.KEPT if signature.values["keepdims"] else Place.DROPPED
+
+
+def _combine(
+    form: Form, node: BodyNode, body: Sequence[BodyNode], signatures: Sequence[Signature]
+) -> Place | None:
+    """Where a reduction of neighbouring results of a product lies; None for another one."""
+    if form.kind is not KernelKind.CONTRACTION or form.reduced:
+        return None
+    if not {Place.HALVED, Place.COMBINED}.isdisjoint(form.places.values()):
+        return None
+    found = form.heavy is not None and pool_in(form.heavy, node, body, signatures)
+    return Place.COMBINED if found else None
 
 
 def _block_sums(form: Form, name: int, signature: Signature, operand: Place) -> Place | None:
@@ -386,6 +393,8 @@ def _elementwise(
     if form.kind in KEEPING_SHAPE and signature.shape != form.shape:
         return None
     dependent = {item for item in operands if item is not Place.BEFORE}
+    if Place.APART in dependent:
+        return None
     if form.reduced and product is not None:
         if not _all_keep_rows(signature, operands, product, True):
             return None
@@ -459,7 +468,9 @@ def _movement(
     if form.kind not in IN_ROW_SPACE:
         if signature.name == "reshape" and form.kind not in KEEPING_SHAPE:
             return place
-        half = heavy is not None and place is Place.AFTER and _is_half(signature, heavy)
+        if form.kind is KernelKind.CONTRACTION and _moves_apart(form, signature, place):
+            return Place.APART
+        half = heavy is not None and place is Place.AFTER and is_half(signature, heavy)
         return Place.HALVED if half else None
     shape = signature.shape
     if signature.name == "reshape" and place in (Place.FULL, Place.RESHAPED):
@@ -473,6 +484,13 @@ def _movement(
     return None
 
 
+def _moves_apart(form: Form, signature: Signature, place: Place) -> bool:
+    """Whether an operation moves results of a product for a reduction that may follow."""
+    if place not in (Place.AFTER, Place.APART) or form.reduced:
+        return False
+    return signature.name in ("windows", "transpose") and Place.HALVED not in form.places.values()
+
+
 def _part_taken(signature: Signature, place: Place, heavy: Signature | None) -> Place | None:
     """Where the keys or the values lie that a slice takes of both; None for other slices."""
     if heavy is None or heavy.name != ATTENTION_GRADIENT[2] or place is not Place.AFTER:
@@ -480,12 +498,3 @@ def _part_taken(signature: Signature, place: Place, heavy: Signature | None) -> 
     shape = signature.operand_shapes[0]
     part = takes_part(shape, heavy.operand_shapes[1][-1], signature.values)
     return PARTS[part] if part is not None and shape == heavy.shape else None
-
-
-def _is_half(signature: Signature, heavy: Signature) -> bool:
-    """Whether a slice takes a half of the columns of a product that has some for it."""
-    shape = signature.operand_shapes[0]
-    if signature.name != "slice" or heavy.kind is not Kind.CONTRACTION:
-        return False
-    fits = may_be_halved(heavy.operand_shapes) and shape[-1] == heavy.shape[-1]
-    return fits and takes_half(shape, signature.values)

@@ -23,7 +23,8 @@ from mgn.dialects.stabilising_maximum import (
     maxima_only_stabilise,
 )
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
+from mgn.passes.saturate.prices.bodies import BodyNode
+from mgn.passes.saturate.prices.forms import Facts, Form
 from mgn.passes.saturate.prices.matrix_price import unit_facts
 from mgn.passes.saturate.prices.prices import price_kernel
 from mgn.passes.schedules.core.figures import MATRIX

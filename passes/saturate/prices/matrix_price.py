@@ -16,7 +16,8 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
+from mgn.passes.saturate.prices.bodies import BodyNode
+from mgn.passes.saturate.prices.forms import Facts, Form
 from mgn.passes.schedules.attention.gradient_matrix import UNITS as GRADIENT_UNITS
 from mgn.passes.schedules.attention.matrix import least_room
 from mgn.passes.schedules.core.figures import MATRIX, large_local_memory

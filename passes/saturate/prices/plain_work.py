@@ -16,7 +16,8 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.mgn.operations.elements.masks import PICK
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import IN_ROW_SPACE, ONE_A_ROW, BodyNode, Form, Place
+from mgn.passes.saturate.prices.bodies import BodyNode
+from mgn.passes.saturate.prices.forms import IN_ROW_SPACE, ONE_A_ROW, Form, Place
 from mgn.passes.saturate.prices.operation_figures import Figures, figures_of
 
 GATHER_READ = 1.25

@@ -38,7 +38,8 @@ from mgn.passes.arrangements.copied_operands import SCATTERED, TILED
 from mgn.passes.arrangements.prepack_products import TO_PANELS
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.arrangements import LongRows, long_rows, walks_columns_again
-from mgn.passes.saturate.prices.forms import IN_ROW_SPACE, ONE_A_ROW, BodyNode, Facts, Form
+from mgn.passes.saturate.prices.bodies import BodyNode
+from mgn.passes.saturate.prices.forms import IN_ROW_SPACE, ONE_A_ROW, Facts, Form, Place
 from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, matrix_use
 from mgn.passes.saturate.prices.operation_figures import Figures, figures_of
 from mgn.passes.saturate.prices.plain_work import (
@@ -191,6 +192,8 @@ def measure_kernel(
     facts: Facts = (),
 ) -> Work:
     """Bytes and seconds of computing for a kernel that writes `results`."""
+    if form.is_open:
+        return Work(0.0, math.inf)
     if is_plain(form, facts):
         plain = plain_work(body, form, results, leaf_types, signatures, device)
         if plain is not None:
@@ -219,13 +222,14 @@ def measure_kernel(
     use = matrix_use(facts, body, signatures, leaf_types)
     if schedule is not None and schedule.variant in TILED_WINDOWS:
         names = (item[0] for item in body if signatures[item[1]].name == "windows")
-        copied = next(names, None)
+        copied = next((name for name in names if form.places[name] is Place.BEFORE), None)
     else:
         copied = windows_in_planes(body, form, results, leaf_types, signatures, device)
     if copied is not None and device.is_cpu and (schedule is None or schedule.variant in COPYING):
         seconds += read_apart(body, copied, signatures) * APART * 2.0 / device.rate("f32")
     few = schedule is not None and schedule.variant == ProductVariant.FEW_ROWS
     recovered = recovered_values(body, form, facts)
+    passing = recovered | {name for name, place in places.items() if place is Place.APART}
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
     walk = RowWork.of(form, device)
     written_so = frozenset(results) if device.is_cpu else frozenset[int]()
@@ -241,7 +245,7 @@ def measure_kernel(
         elif form.reduced and signature.kind is Kind.REDUCTION:
             alone = ROWS_LATENCY if few else _alone(signature, device)
             beside += max(again * _first_seconds(signature, device), alone)
-        elif name not in recovered and (use is None or signature.name not in ROUNDINGS):
+        elif name not in passing and (use is None or signature.name not in ROUNDINGS):
             steps = figures.steps
             own_seconds = evaluations * figures.element * evaluation
             if name == copied:
@@ -273,7 +277,7 @@ def measure_kernel(
                 seconds += (BELOW - 1.0) * own_seconds
         if signature.name == "transpose":
             readers[operands[0]] = signature
-        lies_ready = arranging or name in recovered
+        lies_ready = arranging or name in passing
         factor = 1.0 if lies_ready else figures.strided[2 if heavy is not None else reduces]
         if strided:
             factor = max(factor, strided.get(name, 1.0))

@@ -20,7 +20,8 @@ from mgn.dialects.types import element_of
 from mgn.passes.kernels.body import INPUT, SPLAT, Body, Node, is_expanded, read_operation
 from mgn.passes.kernels.guided_products import guided_products
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, classify
+from mgn.passes.saturate.prices.bodies import BodyNode
+from mgn.passes.saturate.prices.forms import Facts, Form, classify
 from mgn.passes.schedules.choose import enumerated_schedules
 from mgn.passes.schedules.core.figures import LEFT, RIGHT, Traits, figures_for
 from mgn.passes.schedules.core.packed_blocking import SIMPLE_EPILOGUE
@@ -87,7 +88,8 @@ def _cut_by(
     computed element by element, nor what follows, but for how much that is, and what is written.
     """
     nodes, computed, after = part, frozenset[int](), None
-    if form.kind is KernelKind.CONTRACTION and device.is_cpu and not (form.reduced or form.halved):
+    whole = form.reduced or form.halved or form.pooled
+    if form.kind is KernelKind.CONTRACTION and device.is_cpu and not whole:
         computed = _computed_operands(part, form, leaf_types, signatures, facts)
         after = _few_follow(part, form, signatures), signatures[part[-1][1]].element
         nodes = _before(part, form, computed)
@@ -173,14 +175,15 @@ def _heavy_part(
     body: Sequence[BodyNode], form: Form, signatures: Sequence[Signature], device: Device
 ) -> Sequence[BodyNode]:
     """The part of a body that decides how its template is cut: the heavy operation, and what a
-    product is computed from. It is the whole body where rows are reduced, where halves meet, where
-    much follows on a CPU, in a scatter, and where rows are in blocks.
+    product is computed from. It is the whole body where rows are reduced, where halves meet or
+    neighbours are combined, where much follows on a CPU, in a scatter, and where rows are in
+    blocks.
     """
     if form.kind in (KernelKind.SCATTER, KernelKind.ROW_BLOCKS):
         return body
     if form.kind is not KernelKind.CONTRACTION:
         return [node for node in body if node[0] == form.heavy]
-    if form.reduced or form.halved:
+    if form.reduced or form.halved or form.pooled:
         return body
     wanted, part, after = {form.heavy}, list[BodyNode](), 0
     for node in reversed(body):

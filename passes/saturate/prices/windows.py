@@ -21,7 +21,8 @@ from mgn.passes.kernels.rows import row_space
 from mgn.passes.kernels.sliding_windows import sliding_windows
 from mgn.passes.kernels.window_planes import planes_of_reduction
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
+from mgn.passes.saturate.prices.bodies import BodyNode
+from mgn.passes.saturate.prices.forms import Facts, Form
 from mgn.passes.saturate.prices.scheduled import body_of
 from mgn.passes.schedules.core.figures import RIGHT
 from mgn.passes.schedules.core.packed_blocking import TRANSFORMED

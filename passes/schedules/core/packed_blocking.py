@@ -100,7 +100,7 @@ class Blocking:
 class Extent:
     """The facts of a product that decide how it is cut: its sizes and the bytes of a sum. Rows of
     the left operand may be readable where they lie, and panels of the right one. Sums may leave
-    registers in any case.
+    registers in any case. A register tile has whole groups of `together` rows.
     """
 
     batches: int
@@ -112,6 +112,7 @@ class Extent:
     left_lies_ready: bool = True
     in_panels: bool = False
     keeps_totals: bool = False
+    together: int = 1
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,7 @@ def packed_blocking(request: Request, product: Product) -> Blocking:
         _left_lies_ready(product),
         request.word("right") == PANELS and _are_tiles(product, limits),
         not is_simple(request.body, product),
+        product.pool.members if product.pool else 1,
     )
     return cut_product(extent, limits)
 
@@ -162,7 +164,7 @@ def cut_product(product: Extent, limits: Limits) -> Blocking:
     """The blocking of a product of some sizes."""
     width, vectors = _tile_vectors(product.columns // product.halves, product.halves, limits)
     own = vectors // product.halves
-    rows = tile_rows(product.rows, limits.tile_rows, vectors)
+    rows = tile_rows(product.rows, limits.tile_rows, vectors, product.together)
     tiles_down = ceil_div(product.rows, rows)
     tiles_across = ceil_div(product.columns // product.halves, own * width)
     steps = limits.block_depth // (1 if product.in_panels else 2)
@@ -228,14 +230,15 @@ def _are_tiles(product: Product, limits: Limits) -> bool:
     return width * vectors == held or product.columns % held == 0
 
 
-def tile_rows(rows: int, most: int, vectors: int) -> int:
-    """Rows of a register tile, so that the tiles of all rows take the fewest multiplications.
+def tile_rows(rows: int, most: int, vectors: int, together: int = 1) -> int:
+    """Rows of a register tile, so that the tiles of all rows take the fewest multiplications: whole
+    groups of so many, of which `most` has one.
 
     A step of a tile multiplies once a row and vector, and reads its vectors besides.
     """
-    most = min(most, rows)
+    most = min(most, rows) // together * together
     return min(
-        range(most, max(most // 2, 1) - 1, -1),
+        range(most, max(most // 2, together) - 1, -together),
         key=lambda count: ceil_div(rows, count) * (count + 1) * vectors,
     )
 

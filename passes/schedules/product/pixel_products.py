@@ -10,7 +10,7 @@ from math import prod
 
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.product import Product
-from mgn.passes.kernels.window_planes import Band, WindowPlanes
+from mgn.passes.kernels.window_planes import Band, PooledPlaces, WindowPlanes
 from mgn.passes.schedules.core.packed_blocking import Limits, evenly
 from mgn.passes.schedules.core.schedule import Entries, Request
 from mgn.passes.schedules.product.window_products import WAIT, bands_of
@@ -78,11 +78,12 @@ class PixelBlocking:
         sums = self.down * self.across * self.band * planes.places[1]
         return copies + sums
 
-    def steps(self, product: Product, planes: WindowPlanes, units: int) -> float:
+    def steps(
+        self, product: Product, planes: WindowPlanes, pooled: PooledPlaces, units: int
+    ) -> float:
         """What it takes the busiest unit, in multiply-adds."""
-        each = product.depth // prod(planes.kernel)
-        rows, columns = planes.places
-        tiles, bands = ceil_div(product.rows, self.across), ceil_div(rows, self.band)
+        each, columns = product.depth // prod(planes.kernel), planes.places[1]
+        tiles, bands = ceil_div(product.rows, self.across), ceil_div(pooled.rows, self.band)
         items = ceil_div(tiles, self.down) * bands * prod(product.batch)
         groups = self.band * ceil_div(columns, self.places)
         lanes = self.down * self.across
@@ -98,6 +99,9 @@ def pixel_blocking(
     """The blocking that takes the least, and the steps that it takes, of all units; None where none
     fits.
     """
+    pooled = PooledPlaces.of(product, planes)
+    if pooled is None:
+        return None
     limits = Limits.of(request.entries)
     width, elements = limits.lanes, prod(planes.kernel)
     each = product.depth // elements
@@ -112,12 +116,12 @@ def pixel_blocking(
     tiles = ceil_div(product.rows, VECTORS * width)
     room = limits.local_memory // product.element.bytes
     best: tuple[float, PixelBlocking] | None = None
-    for band in bands_of(planes):
+    for band in bands_of(pooled):
         for down in {evenly(tiles, number) for number in (1, 2, 3, 4, 6, 8, 12, 16)}:
             blocking = PixelBlocking(band, channels, places, VECTORS, down, width)
             if blocking.local_elements(planes) > room:
                 continue
-            steps = blocking.steps(product, planes, limits.units)
+            steps = blocking.steps(product, planes, pooled, limits.units)
             if best is None or steps < best[0]:
                 best = steps, blocking
     return None if best is None else (best[1], 2.0 * best[0] * limits.units)

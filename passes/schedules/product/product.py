@@ -13,13 +13,14 @@ from math import prod
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import INPUT
 from mgn.passes.kernels.operand_places import DEPTH, right_axis
 from mgn.passes.kernels.product import Product, lies_in_memory
 from mgn.passes.kernels.product_as_sum import product_as_sum
 from mgn.passes.kernels.summed_windows import summed_windows
-from mgn.passes.kernels.window_planes import planes_of_columns, planes_of_product
+from mgn.passes.kernels.window_planes import PooledPlaces, planes_of_columns, planes_of_product
 from mgn.passes.kernels.winograd import SIDE, TiledImage
 from mgn.passes.schedules.core.figures import LEFT, RIGHT
 from mgn.passes.schedules.core.packed_blocking import PANELS, TRANSFORMED, packed_blocking
@@ -33,7 +34,7 @@ from mgn.passes.schedules.product.few_rows import (
     right_bytes,
     suits_few_rows,
 )
-from mgn.passes.schedules.product.local_tiles import Tiling, local_tilings
+from mgn.passes.schedules.product.local_tiles import Tiling, local_tilings, vector_width
 from mgn.passes.schedules.product.matrix_tiles import (
     BY_GROUPS,
     COPIED,
@@ -125,9 +126,48 @@ def scheduled_product(request: Request) -> Product:
 def product_schedules(request: Request) -> Schedules:
     """The admissible schedules of a contraction, the preferred one first."""
     product = scheduled_product(request)
+    if product.pool is not None:
+        return _pooled_schedules(request, product)
     if request.is_gpu:
         return _gpu_schedules(request, product)
     return _cpu_schedules(request, product)
+
+
+def _pooled_schedules(request: Request, product: Product) -> Schedules:
+    """The schedules of a product whose kernel combines neighbouring results: those of which a
+    work-item has all members of a group.
+    """
+    if request.is_gpu:
+        found = [] if request.word("matrix") else _pooled_tiles(request, product)
+    elif request.word(RIGHT) == TRANSFORMED:
+        found = []
+    else:
+        found = _pooled_rows(request, product) or _windows(request, product)
+    if not found:
+        raise VerifyException("fusion.kernel contraction: no tile has all neighbours it combines")
+    return found
+
+
+def _pooled_tiles(request: Request, product: Product) -> Schedules:
+    """The schedules of tiles, of which a work-item has vectors of rows and of columns that are
+    whole groups.
+    """
+    pool, width = product.pool, vector_width(accumulator(product.element))
+    if not pool or width % pool.members or not _has_operands(product):
+        return []
+    grouped = product.grouped
+    return [
+        _tiles(request, grouped, ProductVariant.TILES, tiling, TILE_LATENCY + seconds)
+        for seconds, tiling in local_tilings(request, grouped)
+    ]
+
+
+def _pooled_rows(request: Request, product: Product) -> list[Schedule]:
+    """The schedule of packed panels, whose register tiles have whole groups of rows."""
+    pool, most = product.pool, request.number("tile_rows", 8)
+    if not pool or not pool.combines_rows or pool.members > min(most, pool.groups * pool.members):
+        return []
+    return [_packed(request, product.grouped)]
 
 
 def _gpu_schedules(request: Request, product: Product) -> Schedules:
@@ -177,16 +217,22 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
     found, beside = _windows(request, product), 0.0
     many = product.rows > FEW_ROWS or request.word(RIGHT) == PANELS
     if many and _has_operands(product):
-        sizes, facts = packed_blocking(request, product), request.facts(*FACTS, "right")
-        seconds, passes = packed_seconds(request, product, sizes)
+        packed = _packed(request, product)
         if any(item.variant == ProductVariant.WINDOWS for item in found):
-            beside = windows_seconds(product, request.device) * passes[1]
-        found.append(Schedule(ProductVariant.PACKED, sizes.entries, facts, seconds, passes))
+            beside = windows_seconds(product, request.device) * packed.passes[1]
+        found.append(packed)
 
     def seconds_of(item: Schedule) -> float:
         return item.seconds + (beside if item.variant == ProductVariant.PACKED else 0.0)
 
     return sorted(found, key=seconds_of) or [_direct(request, product)]
+
+
+def _packed(request: Request, product: Product) -> Schedule:
+    """The schedule of packed panels."""
+    sizes, facts = packed_blocking(request, product), request.facts(*FACTS, "right")
+    seconds, passes = packed_seconds(request, product, sizes)
+    return Schedule(ProductVariant.PACKED, sizes.entries, facts, seconds, passes)
 
 
 def _windows(request: Request, product: Product) -> list[Schedule]:
@@ -205,7 +251,7 @@ def _windows(request: Request, product: Product) -> list[Schedule]:
         numbers, passes = places.entries, (1.0, 1.0)
         seconds = steps / rate
         return [Schedule(ProductVariant.PLACES, numbers, facts, seconds, passes, EVALUATION)]
-    windows = summed_windows(product)
+    windows = None if product.pool else summed_windows(product)
     summed = windows and summed_blocking(request, product, windows)
     if summed:
         sizes, steps = summed
@@ -216,7 +262,9 @@ def _windows(request: Request, product: Product) -> list[Schedule]:
     if not planes or not cut:
         return []
     blocking, steps = cut
-    numbers, evaluation = blocking.entries, blocking.evaluation(planes)
+    pooled = PooledPlaces.of(product, planes)
+    assert pooled is not None, "places that are cut are combined so"
+    numbers, evaluation = blocking.entries, blocking.evaluation(pooled)
     return [Schedule(ProductVariant.WINDOWS, numbers, facts, steps / rate, (1.0, 1.0), evaluation)]
 
 

@@ -13,7 +13,7 @@ from math import prod
 
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.product import Product
-from mgn.passes.kernels.window_planes import Band, WindowPlanes
+from mgn.passes.kernels.window_planes import Band, PooledPlaces, WindowPlanes
 from mgn.passes.schedules.core.packed_blocking import LEFT_PADDING, Limits, evenly, tile_rows
 from mgn.passes.schedules.core.schedule import Entries, Request
 
@@ -64,9 +64,9 @@ class WindowBlocking:
         lanes = Band(planes, self.band).stride * (self.band - 1) + planes.places[1]
         return ceil_div(lanes, self.width * self.vectors)
 
-    def evaluation(self, planes: WindowPlanes) -> float:
+    def evaluation(self, pooled: PooledPlaces) -> float:
         """What an element takes that is written, in the time of one in a full vector."""
-        columns = planes.places[1]
+        columns = pooled.count[1]
         return self.width * ceil_div(columns, self.narrow) / columns
 
     def held(self, planes: WindowPlanes) -> int:
@@ -83,10 +83,12 @@ class WindowBlocking:
         left = self.rows * (self.depth(planes) + LEFT_PADDING)
         return copies + left + self.down * self.held(planes)
 
-    def steps(self, product: Product, planes: WindowPlanes, units: int) -> float:
+    def steps(
+        self, product: Product, planes: WindowPlanes, pooled: PooledPlaces, units: int
+    ) -> float:
         """What it takes the busiest unit, in multiply-adds."""
         each = product.depth // prod(planes.kernel)
-        tiles, bands = ceil_div(product.rows, self.rows), ceil_div(planes.places[0], self.band)
+        tiles, bands = ceil_div(product.rows, self.rows), ceil_div(pooled.rows, self.band)
         items = ceil_div(tiles, self.down) * bands * prod(product.batch)
         lanes = self.panels(planes) * self.vectors * self.width
         blocks = ceil_div(each, self.channels)
@@ -97,10 +99,11 @@ class WindowBlocking:
         return own * (ceil_div(items, units) + WAIT)
 
 
-def bands_of(planes: WindowPlanes) -> list[int]:
-    """The rows of places that bands of one size can have, the most first."""
-    rows = planes.places[0]
-    return sorted({ceil_div(rows, count) for count in range(1, rows + 1)}, reverse=True)
+def bands_of(pooled: PooledPlaces) -> list[int]:
+    """The rows of places that bands of one size can have, the most first: whole windows."""
+    size, rows = pooled.size[0], pooled.count[0]
+    found = {ceil_div(rows, count) * size for count in range(1, rows + 1)}
+    return sorted(found, reverse=True)
 
 
 def window_blocking(
@@ -119,8 +122,11 @@ def window_blocking(
 def _blocking_of(
     request: Request, product: Product, planes: WindowPlanes, channels: int
 ) -> tuple[WindowBlocking, float] | None:
+    pooled = PooledPlaces.of(product, planes)
+    if pooled is None:
+        return None
     limits = Limits.of(request.entries)
-    width, columns = limits.lanes, planes.places[1]
+    width, columns = limits.lanes, pooled.count[1]
     narrow = width
     while narrow > columns:
         narrow //= 2
@@ -128,13 +134,13 @@ def _blocking_of(
     tiles = ceil_div(product.rows, rows)
     room = limits.local_memory // (request.body.written[0].element.bits // 8 or 4)
     best: tuple[float, WindowBlocking] | None = None
-    for band in bands_of(planes):
+    for band in bands_of(pooled):
         for down in {evenly(tiles, most) for most in (1, 2, 3, 4, 6, 8, 12, 16)}:
             numbers = (band, channels, rows, limits.tile_vectors, down, width, narrow)
             blocking = WindowBlocking(*numbers)
             if blocking.local_elements(planes) > room:
                 continue
-            steps = blocking.steps(product, planes, limits.units)
+            steps = blocking.steps(product, planes, pooled, limits.units)
             if best is None or steps < best[0]:
                 best = steps, blocking
     return None if best is None else (best[1], 2.0 * best[0] * limits.units)

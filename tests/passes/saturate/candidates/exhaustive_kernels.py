@@ -28,7 +28,7 @@ from mgn.passes.saturate.candidates.priced_bodies import PricedBodies, body_orde
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.extraction.report import PROVED
-from mgn.passes.saturate.prices.forms import Body, BodyNode
+from mgn.passes.saturate.prices.bodies import Body, BodyNode
 from mgn.passes.saturate.prices.prices import price_per_run
 from mgn.passes.saturate.saturate import saturated_view
 from tests.passes.saturate.saturate_programs import build_graph, f32

@@ -7,7 +7,8 @@ from mgn.dialects.kernel.device import DEVICES
 from mgn.passes.saturate.candidates.cut_lists import CutBuilder
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
-from mgn.passes.saturate.prices.forms import classify, renamed
+from mgn.passes.saturate.prices.bodies import renamed
+from mgn.passes.saturate.prices.forms import classify
 from mgn.passes.saturate.saturate import saturated_view
 
 
