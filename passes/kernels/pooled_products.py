@@ -21,7 +21,7 @@ from mgn.dialects.fusion.pooled_bodies import (
     pool_behind,
 )
 from mgn.passes.kernels.body import Body, Indices, Node
-from mgn.passes.kernels.index import ZERO, Index, constant, delinearised, linear
+from mgn.passes.kernels.index import ZERO, Index, delinearised, linear
 from mgn.passes.kernels.index_maps import reshaped_index
 
 
@@ -74,10 +74,10 @@ class ProductPool:
         parts = zip(axes, delinearised(position, self._sizes(axes)), strict=True)
         return sum((part * self.pool.axes[number].step for number, part in parts), ZERO)
 
-    def operand_index(self, group: Group, member: int) -> Indices:
+    def operand_index(self, group: Group, member: Index) -> Indices:
         """The element of what is reduced that a member of a group is."""
         found = self._kept(group)
-        parts = delinearised(constant(member), self._sizes(self.pool.combined))
+        parts = delinearised(member, self._sizes(self.pool.combined))
         found.update(zip(self.pool.combined, parts, strict=True))
         return tuple(found.get(number, ZERO) for number in range(len(self.pool.axes)))
 

@@ -9,6 +9,7 @@ from functools import reduce
 
 from xdsl.ir import SSAValue
 
+from mgn.passes.kernels.index import Index, constant
 from mgn.passes.kernels.pooled_products import Group, ProductPool
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
@@ -23,7 +24,7 @@ def pool_of(product: Product) -> ProductPool:
 
 
 def member_value(
-    job: Job, product: Product, evaluator: Evaluator, group: Group, member: int, total: SSAValue
+    job: Job, product: Product, evaluator: Evaluator, group: Group, member: Index, total: SSAValue
 ) -> SSAValue:
     """What follows from the sum of one member of a group, in the type that is combined."""
     pool = pool_of(product)
@@ -48,8 +49,10 @@ def group_value(
     job: Job, product: Product, evaluator: Evaluator, group: Group, totals: Iterable[SSAValue]
 ) -> SSAValue:
     """What a group comes to, of the sums of all members."""
-    members = enumerate(totals)
-    values = [member_value(job, product, evaluator, group, *item) for item in members]
+    values = [
+        member_value(job, product, evaluator, group, constant(number), total)
+        for number, total in enumerate(totals)
+    ]
     return combined(job, product, values)
 
 

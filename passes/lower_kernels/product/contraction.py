@@ -53,7 +53,7 @@ def lower_contraction(job: Job) -> Launch:
         case ProductVariant.DOTS:
             return lower_dots(job, product)
         case ProductVariant.MATRIX:
-            return lower_tensor(job, product, str(job.schedule["matrix"]))
+            return lower_tensor(job, product.grouped, str(job.schedule["matrix"]))
         case ProductVariant.TILES:
             return lower_tiled(job, product.grouped)
         case ProductVariant.PACKED:

@@ -21,6 +21,7 @@ from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.scalar import combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.product.shuffled_pools import ShuffledPools
 from mgn.passes.lower_kernels.product.shuffled_results import NEIGHBOURS, PIECE_BYTES
 from mgn.passes.lower_kernels.product.sub_group_product import SubGroupProduct
 from mgn.passes.lower_kernels.product.tensor_groups import GroupSums
@@ -166,7 +167,12 @@ class _Tensor:
     def _results(self, pieces: Iterable[tuple[Index, Index, SSAValue]]) -> None:
         """Writes pieces of the sub-group's tile."""
         for row, column, piece in pieces:
-            self._tile_results.write(self.first_row + row, self.first_column + column, piece)
+            at = (self.first_row + row, self.first_column + column)
+            if self.product.pool is None:
+                self._tile_results.write(*at, piece)
+            else:
+                lane = self.place % SUB_GROUP
+                ShuffledPools(self.job, self.product, self.batch, lane).write(*at, piece)
 
     @property
     def _tile_results(self) -> TileResults:

@@ -75,8 +75,7 @@ class _Tiled:
         self.code.await_stages()
         lefts = self._first_blocks(left) if left.held.inputs else None
         rows = (self.batch, self.first_row, sizes.tile_rows)
-        if product.pool is None:
-            RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
+        RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
         if sizes.slices > 1 and product.pool is None:
             self._read_ahead()
         lefts = self._first_blocks(left) if lefts is None else lefts

@@ -72,7 +72,7 @@ class RowStatistics:
     @property
     def needed(self) -> bool:
         """Whether there is anything to reduce."""
-        return bool(self.job.body.of_kind(Kind.REDUCTION))
+        return self.product.pool is None and bool(self.job.body.of_kind(Kind.REDUCTION))
 
     def write(self, kept: KeptRows | None = None) -> None:
         """Finds the reductions, if any, and gives them to what is evaluated from now on. Rows that

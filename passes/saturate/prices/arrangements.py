@@ -172,16 +172,15 @@ def arrangements_of(
         if not left and not right and not sums:
             return []
         return once_cut_alike("arranged", arranged, body, form, types, signatures, device, facts)
-    if form.pooled:
-        return []
     request = request_of(body, form, types, signatures, device, facts)
-    sizes = Product.of_body(request.body)
-    found = list[Arrangement]()
-    parts = once_cut_alike("parts", choose_parts, body, form, types, signatures, device, facts)
+    sizes = Product.of_body(request.body).grouped
+    found, unit = list[Arrangement](), unit_of(facts)
+    parts = 1
+    if not form.pooled:
+        parts = once_cut_alike("parts", choose_parts, body, form, types, signatures, device, facts)
     if parts > 1:
         found.append(SplitProduct(parts))
-    unit = unit_of(facts)
-    if _reads_windows(body, form, signatures):
+    if _reads_windows(body, form, signatures) and not form.pooled:
         if unit is None or device.matrix_unit == "wgmma":
             found.append(ChannelsLast(unit))
         return found

@@ -239,6 +239,13 @@ def has_whole_lines(product: Product, name: str, tiling: TensorTiling) -> bool:
     return all(count % LINE_CHUNKS == 0 or LINE_CHUNKS % count == 0 for count in across)
 
 
+def has_rows_in_order(product: Product, name: str) -> bool:
+    """Whether the work-items of a sub-group have rows of results in order: numbers of 32 bits do
+    not where lines of a tile are steps of the shared axis.
+    """
+    return name != "tf32" or all(item.runs_by_depth for item in _any_copies(product, name))
+
+
 def may_keep_rows(request: Request, product: Product, name: str) -> bool:
     """Whether a tile's rows are worth to be kept: computed on the way, the shared axis along."""
     left, _ = _any_copies(product, name)

@@ -42,6 +42,7 @@ from mgn.passes.schedules.product.matrix_tiles import (
     IN_PIECES,
     KEPT,
     LINED,
+    SUB_GROUP,
     WIDE,
     TensorTiling,
     copying_seconds,
@@ -53,6 +54,7 @@ from mgn.passes.schedules.product.operand_copies import (
     copied_in_lines,
     copied_whole,
     fills_stages,
+    has_rows_in_order,
     has_whole_lines,
     in_pieces,
     is_computed,
@@ -91,6 +93,9 @@ STAGED_BLOCKS, STAGING = 4, 8.0
 """Work-items for each unit of a CPU that compute a left operand, each for itself; and how often it
 might be gone over instead, since nothing is read meanwhile.
 """
+
+MOST_EXCHANGED = 8
+"""Rows of a matrix unit's results that the work-items of a sub-group have in order."""
 
 FACTS, UNIT_FACTS = ("form", "lanes", "matrix"), ("sub_group", "rounded")
 """What templates read of a request, and besides where tiles lie in local memory."""
@@ -138,7 +143,8 @@ def _pooled_schedules(request: Request, product: Product) -> Schedules:
     work-item has all members of a group.
     """
     if request.is_gpu:
-        found = [] if request.word("matrix") else _pooled_tiles(request, product)
+        unit = request.word("matrix")
+        found = _pooled_units(request, product, unit) if unit else _pooled_tiles(request, product)
     elif request.word(RIGHT) == TRANSFORMED:
         found = []
     else:
@@ -160,6 +166,21 @@ def _pooled_tiles(request: Request, product: Product) -> Schedules:
         _tiles(request, grouped, ProductVariant.TILES, tiling, TILE_LATENCY + seconds)
         for seconds, tiling in local_tilings(request, grouped)
     ]
+
+
+def _pooled_units(request: Request, product: Product, unit: str) -> Schedules:
+    """The schedules of a matrix unit, of whose results the work-items of a sub-group exchange rows:
+    where all of them have sums of all steps, in pairs of columns.
+    """
+    pool, grouped = product.pool, product.grouped
+    if not pool or not pool.combines_rows or MOST_EXCHANGED % pool.members or grouped.columns % 2:
+        return []
+    if not _has_operands(product) or request.number("sub_group", 1) != SUB_GROUP:
+        return []
+    if not has_rows_in_order(grouped, unit) or not suits_unit(request, grouped, unit):
+        return []
+    found = _matrix_schedules(request, grouped, unit)
+    return [item for item in found if item.numbers.get("slices", 1) == 1]
 
 
 def _pooled_rows(request: Request, product: Product) -> list[Schedule]:
@@ -325,7 +346,8 @@ def _matrix_schedules(request: Request, product: Product, unit: str) -> Schedule
     )
     tables = tuple([name for name, possible in ways if possible])
     device = request.device
-    computed = is_computed(product, unit) and not request.body.of_kind(Kind.REDUCTION)
+    rows_reduced = product.pool is None and bool(request.body.of_kind(Kind.REDUCTION))
+    computed = is_computed(product, unit) and not rows_reduced
     staged = staged_factor(request, product, unit) - 1.0
     found: list[Schedule] = []
     for seconds, tiling, resident in matrix_tilings(request, product, unit, tables):

@@ -61,8 +61,11 @@ def pooled_convolution(
     combine: str = "max_reduce",
     element: str = "f32",
     last: bool = False,
+    read: Any = lambda b, x: x,
 ) -> FusedKernelOp:
-    """A convolution, a bias, a rectifier, a pool, of images with channels first or last."""
+    """A convolution, a bias, a rectifier, a pool, of images with channels first or last; all that
+    it reads is `read` so.
+    """
     number, channels, *sides = image
     axes = len(sides)
     places = [side + 2 * pad - kernel + 1 for side in sides]
@@ -70,7 +73,8 @@ def pooled_convolution(
     to_first = (0, 1 + axes, *range(1, 1 + axes))
     given_as = (number, *sides, channels) if last else image
 
-    def build(b: Any, x: Any, w: Any, shift: Any) -> Any:
+    def build(b: Any, *given: Any) -> Any:
+        x, w, shift = (read(b, item) for item in given)
         around = [[pad, pad]] * axes
         padding = [[0, 0], *around, [0, 0]] if last else [[0, 0], [0, 0], *around]
         x = b.pad(x, padding, 0.0) if pad else x
