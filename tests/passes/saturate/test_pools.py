@@ -10,6 +10,7 @@ from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.saturate import saturate_graph
+from mgn.passes.saturate.layouts.choice import turn_images
 from tests.passes.saturate.saturate_programs import body_names, kernels_of
 
 H200 = DEVICES["nvidia-h200"]
@@ -82,3 +83,34 @@ def test_all_of_them_have_the_values_of_the_interpreter(image: str, target: str)
         want = Interpreter().run(next(graphs_of(program.lower())), arrays)
         for name in want:
             np.testing.assert_allclose(found[name], want[name], rtol=1e-6, err_msg=rest)
+
+
+NETWORK = """graph g(x: f32[2, 16, 13, 14], w: f32[32, 16, 3, 3], v: f32[16, 32, 3, 3]) {
+  c = relu(conv2d(x, w, padding = 1))
+  return y = conv2d(POOL, v, padding = 1)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("pool", "turns"),
+    [
+        ("max_pool2d(c, 2)", True),
+        ("avg_pool2d(c, [2, 1])", True),
+        ("max_pool2d(c, 2, stride = 3, padding = 1)", True),
+        ("max_pool2d(c, 3, stride = 2)", False),
+        ("max_pool2d(c, 2, dilation = 3)", False),
+    ],
+)
+def test_channels_last_pass_windows_that_share_no_places(pool: str, turns: bool) -> None:
+    graph = next(graphs_of(mgn.parse(NETWORK.replace("POOL", pool)).lower()))
+    random = np.random.default_rng(3)
+    shapes = {"x": (2, 16, 13, 14), "w": (32, 16, 3, 3), "v": (16, 32, 3, 3)}
+    arrays = {
+        name: random.integers(-3, 4, shape).astype(np.float32) for name, shape in shapes.items()
+    }
+    want = Interpreter().run(graph, arrays)["y"]
+    assert turn_images(graph) == 2
+    np.testing.assert_allclose(Interpreter().run(graph, arrays)["y"], want, rtol=1e-6)
+    reductions = [op for op in graph.block.ops if op.name in ("mgn.max_reduce", "mgn.sum")]
+    last = [op.results[0].type.get_shape()[-1] == 32 for op in reductions]  # type: ignore
+    assert last == ([True] if turns else [])
