@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import reduce
 
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from mgn.passes.kernels.index import Index, constant
 from mgn.passes.kernels.pooled_products import Group, ProductPool
@@ -21,6 +22,13 @@ def pool_of(product: Product) -> ProductPool:
     """The pool of a product that has one."""
     assert product.pool is not None, "the product's kernel combines neighbours"
     return product.pool
+
+
+def need_whole_groups(product: Product, *counts: int) -> None:
+    """VerifyException where neighbours that a template has in such counts are not whole groups."""
+    members = product.pool.members if product.pool is not None else 1
+    if any(count % members for count in counts):
+        raise VerifyException("fusion.kernel contraction: a tile has parts of groups it combines")
 
 
 def member_value(

@@ -22,7 +22,12 @@ from mgn.passes.kernels.product import Product, lying_input
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
 from mgn.passes.lower_kernels.core.long_totals import LongTotals
 from mgn.passes.lower_kernels.core.operand import Operand
-from mgn.passes.lower_kernels.core.pooled import group_value, pool_of, write_group
+from mgn.passes.lower_kernels.core.pooled import (
+    group_value,
+    need_whole_groups,
+    pool_of,
+    write_group,
+)
 from mgn.passes.lower_kernels.core.product import add_products, tile_start, write_halves, write_tile
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
@@ -68,6 +73,7 @@ class _Packed:
         self.job, self.product, self.code = job, product, job.code
         self.is_simple = is_simple(job.body, product)
         self.sizes = sizes = Blocking.of(job.schedule, product)
+        need_whole_groups(product, sizes.rows)
         self.type = memory_type(accumulator(product.element))
         code = job.code
         self.tiles_down = ceil_div(product.rows, sizes.rows)

@@ -46,8 +46,8 @@ class PlaneWalk(ABC, Generic[Blocking]):
         self.blocks = ceil_div(self.each, sizes.channels)
         self.type = memory_type(product.element)
         pooled = PooledPlaces.of(product, planes)
-        if pooled is None:
-            raise VerifyException("fusion.kernel contraction: its windows are none of places")
+        if pooled is None or sizes.band % pooled.size[0]:
+            raise VerifyException("fusion.kernel contraction: a band has no whole windows")
         self.pooled = pooled
 
     def write(self) -> Launch:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects import kernel
 from mgn.passes.kernels.body import Indices
@@ -16,10 +17,27 @@ from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.kernels.index_maps import bounded
 from mgn.passes.kernels.pooled_products import Group
 from mgn.passes.kernels.product import Product
-from mgn.passes.lower_kernels.core.pooled import combined, member_value, pool_of, write_group
+from mgn.passes.lower_kernels.core.pooled import (
+    combined,
+    member_value,
+    need_whole_groups,
+    pool_of,
+    write_group,
+)
 from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_count, lane_of
 from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.lower_kernels.product.shuffled_results import NEIGHBOURS
+from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT, PAIR
+from mgn.passes.schedules.product.matrix_tiles import TensorTiling
+from mgn.passes.schedules.product.operand_copies import has_rows_in_order
+
+
+def need_rows_of_groups(product: Product, sizes: TensorTiling, name: str) -> None:
+    """VerifyException where a sub-group has not all sums of the rows of a group, in their order."""
+    pool, in_order = pool_of(product), has_rows_in_order(product, name)
+    if not in_order or not pool.combines_rows or sizes.slices > 1 or product.columns % PAIR:
+        raise VerifyException("fusion.kernel contraction: no sub-group has all rows of a group")
+    need_whole_groups(product, EIGHT)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.scalar import combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
-from mgn.passes.lower_kernels.product.shuffled_pools import ShuffledPools
+from mgn.passes.lower_kernels.product.shuffled_pools import ShuffledPools, need_rows_of_groups
 from mgn.passes.lower_kernels.product.shuffled_results import NEIGHBOURS, PIECE_BYTES
 from mgn.passes.lower_kernels.product.sub_group_product import SubGroupProduct
 from mgn.passes.lower_kernels.product.tensor_groups import GroupSums
@@ -45,6 +45,8 @@ class _Tensor:
         self.job, self.product, self.code, self.name = job, product, job.code, name
         element = held_element(name)
         self.sizes = TensorTiling.of(job.schedule, element.bytes)
+        if product.pool is not None:
+            need_rows_of_groups(product, self.sizes, name)
         self.kept = self.sizes.kept_elements(product.depth)
         count = self.kept + self.sizes.stages * self.sizes.stage
         self.memory = self.code.local(memory_type(element), count)

@@ -16,6 +16,7 @@ from mgn.passes.kernels.index_maps import bounded
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.long_sums import MOST_WIDE, WIDE_BLOCK, long_loop
 from mgn.passes.lower_kernels.core.operand import Operand
+from mgn.passes.lower_kernels.core.pooled import need_whole_groups
 from mgn.passes.lower_kernels.core.product import add_products
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import combine
@@ -51,6 +52,7 @@ class _Tiled:
         self.job, self.product, self.code = job, product, job.code
         self.element = accumulator(product.element)
         self.sizes = Tiling.of(job.schedule, self.element)
+        need_whole_groups(product, self.sizes.width)
         self.type = memory_type(self.element)
         self.memory = self.code.local(self.type, self.sizes.memory)
 

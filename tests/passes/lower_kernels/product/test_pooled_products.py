@@ -16,6 +16,7 @@ from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.types import ELEMENT_TYPES
 from mgn.passes.arrangements.kernel_pieces import KernelPieces
 from mgn.passes.arrangements.prepack_weights import PackedWeights
+from mgn.passes.lower_kernels import lower_kernel
 from mgn.passes.schedules.choose import schedules_of
 from mgn.passes.schedules.product.product import ProductVariant
 from tests.support.lower_fixture import (
@@ -28,6 +29,7 @@ from tests.support.lower_fixture import (
     launch,
     lowered,
     same_rounded,
+    scheduled,
 )
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 from tests.support.spirv_fixture import need_spirv, spirv_signature
@@ -361,3 +363,27 @@ def test_no_rows_are_reduced_before_such_a_product() -> None:
         return b.max_reduce(b.reshape(b.matmul(scaled, w), [8, 2, 8]), axis=[1])
 
     refused(build, "exactly one reduction operation, not 2")
+
+
+@pytest.mark.parametrize(
+    ("case", "last", "entries", "message"),
+    [
+        (IMAGES[0], False, {"band": 3}, "a band has no whole windows"),
+        (IMAGES[0], True, {"tile_rows": 13}, "parts of groups"),
+    ],
+)
+def test_a_schedule_with_parts_of_groups_is_refused(
+    case: Any, last: bool, entries: dict[str, int], message: str
+) -> None:
+    kernel = pooled_convolution(*case, last=last)
+    with pytest.raises(VerifyException, match=message):
+        lower_kernel(kernel, "k", {**scheduled(kernel, CPU), **entries})
+
+
+@pytest.mark.parametrize("device", [CPU, GPU_ON_CPU], ids=["cpu", "gpu"])
+def test_integers_are_combined(device: Any, cl_queue: Any) -> None:  # noqa: F811
+    runs = list[Run]()
+    for combine in COMBINED:
+        kernel = pooled_convolution((2, 3, 11, 12), 8, 3, 1, (2, 2), combine, "i32", last=True)
+        runs.append(Run(kernel, drawn(kernel), device, what=combine))
+    check_all(cl_queue, runs, same_rounded)

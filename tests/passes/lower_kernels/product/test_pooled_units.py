@@ -12,6 +12,7 @@ from mgn.codegen.opencl import opencl
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel import DEVICES, Device
 from mgn.dialects.types import ELEMENT_TYPES
+from mgn.passes.lower_kernels import lower_kernel
 from mgn.passes.schedules.choose import schedules_of
 from mgn.passes.schedules.product.product import ProductVariant
 from tests.passes.lower_kernels.product.test_few_rows_in_sub_groups import AskingWriter
@@ -54,7 +55,7 @@ def rounded(case: Any, unit: str, combine: str = "max_reduce") -> FusedKernelOp:
         return b.round_tf32(x) if unit == "tf32" else b.cast(x, ELEMENT_TYPES["f32"])
 
     element = "f32" if unit == "tf32" else unit
-    kernel = pooled_convolution(*case, combine, element, last=True, read=read)
+    kernel = pooled_convolution(*case, combine=combine, element=element, last=True, read=read)
     kernel.arranged = ScheduleAttr.of(matrix=unit)
     kernel.verify()
     return kernel
@@ -93,3 +94,9 @@ def test_other_groups_are_no_candidates_on_the_unit() -> None:
         kernel = rounded(case, "bf16")
         with pytest.raises(VerifyException, match="no tile has all neighbours"):
             lowered(kernel, H200)
+
+
+def test_a_schedule_whose_slices_share_groups_is_refused() -> None:
+    kernel = rounded(CASES[0], "bf16")
+    with pytest.raises(VerifyException, match="no sub-group has all rows of a group"):
+        lower_kernel(kernel, "k", {**scheduled(kernel, H200), "slices": 2})
