@@ -43,6 +43,19 @@ def _is_moved(node: Node) -> bool:
     return node.name in MOVED or is_zero_padding(node)
 
 
+def computes_windows(node: Node) -> bool:
+    """Whether windows are computed on their way from memory, if only rounded."""
+    has_windows = computed = False
+    while node.name != INPUT and node.operands:
+        has_windows |= node.name == "windows"
+        if not _is_moved(node):
+            computed = True
+            if len(node.operands) > 1:
+                break
+        node = node.operands[0]
+    return has_windows and computed
+
+
 @dataclass
 class OperandCopies:
     """The tile of one operand: `size` rows or columns of `limit`; `place` is the work-item's number
