@@ -66,7 +66,7 @@ def choose_part(name: str, shape: tuple[int, ...], axis: int, device: Device) ->
     if name in IN_PARTS and inner > 1 and not on_cpu and length >= LEAST_COLUMN:
         return power_above(isqrt(length))
     enough = rows > ROWS_A_UNIT * device.compute_units
-    if name not in IN_PARTS or length < LEAST_ELEMENTS[on_cpu] or inner > 1 or enough:
+    if name not in IN_PARTS or length < LEAST_ELEMENTS[on_cpu] or inner > 1 or enough or not rows:
         return None
     steps = -(-length // step)
     part = step * -(-steps // max(wanted // rows, 1))

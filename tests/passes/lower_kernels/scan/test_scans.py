@@ -147,6 +147,12 @@ def test_a_long_row_is_scanned_in_parts_on_a_gpu() -> None:
     assert kinds == ["reduction", "scan"]
 
 
+def test_where_there_are_no_rows_none_is_cut() -> None:
+    for device in (DEVICES["cpu"], DEVICES["nvidia-h200"]):
+        kernel = fused_kernel("scan", [("f32", (0, 70_000))], lambda b, x: b.running_sum(x, axis=1))
+        assert len(pieces(kernel, device)) == 1
+
+
 def test_many_rows_are_scanned_by_one_kernel() -> None:
     kernel = fused_kernel("scan", [("f32", (4096, 1024))], lambda b, x: b.running_sum(x, axis=1))
     chosen: ScheduleAttr = schedules_of(kernel, DEVICES["nvidia-h200"])[0].attribute
