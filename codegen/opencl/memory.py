@@ -43,11 +43,10 @@ from mgn.dialects import kernel
 from mgn.dialects.kernel.lanes import element, is_bool, is_float, is_small_float, is_vector, lanes
 
 LARGEST_LOCAL = 48 * 1024
+"""Bytes of local memory that NVIDIA's OpenCL C takes in a kernel."""
 
 TILE = 1024
 """Bytes of the smallest tile that a matrix unit reads, which lies at a multiple of them."""
-
-"""Bytes of local memory that NVIDIA's OpenCL C takes in a kernel."""
 
 LANE_NAMES = "0123456789abcdef"
 
