@@ -64,7 +64,9 @@ def _add_in_order(writer: Writer, operation: kernel.AddInOrderOp) -> None:
     body = _ADDED_IN_TURN
     if writer.vendor == "nvidia":
         votes = writer.library.add("lanes_with", "uint", "bool has", *_LANES_WITH)
-        body = _BY_MARKS.format(votes=votes).splitlines()
+        matches = _ALIKE if writer.matrix_unit != "none" else _ALIKE_BY_EXCHANGE
+        alike = writer.library.add("lanes_alike", "uint", "int own", *matches)
+        body = _BY_MARKS.format(votes=votes, alike=alike).splitlines()
     parameters = "float value, __local float* cells, int cell, __local int* marks, int turn"
     name = writer.library.add("add_in_order", "int", parameters, *body)
     arguments = (
@@ -94,6 +96,27 @@ _LANES_WITH = (
     "return votes;",
 )
 
+_ALIKE = (
+    "uint same;",
+    'asm volatile("match.any.sync.b32 %0, %1, 0xffffffff;" : "=r"(same) : "r"(own));',
+    "return same;",
+)
+"""The lanes that have the same number, by an instruction of PTX from sm_70 on."""
+
+_ALIKE_BY_EXCHANGE = (
+    "uint same = 0;",
+    "for (uint from = 0; from < 32; ++from) {",
+    "    int other;",
+    '    asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;"',
+    '                 : "=r"(other) : "r"(own), "r"(from));',
+    "    same |= (uint)(other == own) << from;",
+    "}",
+    "return same;",
+)
+"""The same for older GPUs, and for all whose matrix unit is not reached: mgn reaches those from
+sm_80 on.
+"""
+
 _BY_MARKS = r"""uint lane, same, other;
 asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
 bool waits = cell >= 0;
@@ -115,7 +138,7 @@ for (int end = turn + 3; turn < end; ++turn) {{
 }}
 if ({votes}(waits) == 0)
     return turn;
-asm volatile("match.any.sync.b32 %0, %1, 0xffffffff;" : "=r"(same) : "r"(waits ? cell : -1));
+same = {alike}(waits ? cell : -1);
 bool adds = waits && (same & ((1u << lane) - 1)) == 0;
 float total = adds ? cells[cell] + value : 0.0f;
 same = adds ? same & (same - 1) : 0;

@@ -94,6 +94,13 @@ def test_a_sub_group_adds_in_the_order_of_its_work_items(cl_queue: Any) -> None:
         np.testing.assert_array_equal(y, wanted)
 
 
+def test_gpus_before_sm_70_have_no_match_of_lanes() -> None:
+    device = DEVICES["nvidia-h200"].with_figures(matrix_unit="none", matrix_rates={})
+    text = emit(kernel(ADDITIONS), device)
+    assert "match.any" not in text
+    assert "same |= (uint)(other == own) << from;" in text
+
+
 HISTOGRAM = """
 kernel.func @histogram(%x : memref<64xi32>, %y : memref<64xi32>) access [read, write]
     global [64, 1, 1] local [64, 1, 1] {
