@@ -20,8 +20,8 @@ def launch_guarded(
     queue: Any, context: Any, program: Any, kernel: KernelSignature, arrays: list[np.ndarray]
 ) -> None:
     """Runs a kernel on arrays; those that it writes are changed in place."""
-    first = _launch(queue, context, program, kernel, arrays, PATTERNS[0])
-    second = _launch(queue, context, program, kernel, arrays, PATTERNS[1])
+    first = launch_once(queue, context, program, kernel, arrays, PATTERNS[0])
+    second = launch_once(queue, context, program, kernel, arrays, PATTERNS[1])
     for number, (one, other) in enumerate(zip(first, second, strict=True)):
         differing = np.flatnonzero(one != other)
         assert not len(differing), (
@@ -31,7 +31,7 @@ def launch_guarded(
         arrays[number].view(np.uint8)[:] = one
 
 
-def _launch(
+def launch_once(
     queue: Any,
     context: Any,
     program: Any,
@@ -39,7 +39,7 @@ def _launch(
     arrays: list[np.ndarray],
     pattern: np.uint16,
 ) -> list[np.ndarray]:
-    """The bytes of all buffers after a launch between zones of a pattern."""
+    """The bytes of all buffers after a launch between zones of a pattern; outputs held it too."""
     cl = opencl()
     holders, buffers = [], []
     for array, argument in zip(arrays, kernel.arguments, strict=True):

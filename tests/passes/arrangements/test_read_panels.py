@@ -57,3 +57,14 @@ def test_small_tables_are_left_where_they_are() -> None:
         mgn.parse(PROGRAM.format(words=1024, width=256, rows=64)), device=DEVICE
     )
     assert any(kernel.operations == ("gather", "tanh") for kernel in executable.report.kernels)
+
+
+@pytest.mark.parametrize("more", ["table", "sum(table, axis = 1)", "gather(table.T, ids)"])
+def test_tables_that_others_read_are_looked_up_as_they_lie(more: str) -> None:
+    text = PROGRAM.format(words=1024, width=256, rows=64).replace(", x\n", f", x, z = {more}\n")
+    found = [
+        mgn.compile(mgn.parse(text), device=DEVICE, passes=pipeline(least)).report.kernels
+        for least in (0, 1 << 40)
+    ]
+    here, there = ([kernel.operations for kernel in kernels] for kernels in found)
+    assert here == there

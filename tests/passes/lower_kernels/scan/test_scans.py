@@ -147,6 +147,11 @@ def test_a_long_row_is_scanned_in_parts_on_a_gpu() -> None:
     assert kinds == ["reduction", "scan"]
 
 
+def test_along_columns_what_was_before_each_part_has_a_kernel() -> None:
+    kernel = fused_kernel("scan", [("f32", (4096, 3))], lambda b, x: b.running_sum(x, axis=0))
+    assert [item.kind.data for item in pieces(kernel)] == ["reduction", "scan", "scan"]
+
+
 def test_where_there_are_no_rows_none_is_cut() -> None:
     for device in (DEVICES["cpu"], DEVICES["nvidia-h200"]):
         kernel = fused_kernel("scan", [("f32", (0, 70_000))], lambda b, x: b.running_sum(x, axis=1))

@@ -10,10 +10,13 @@ from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.types import ELEMENT_TYPES
 from mgn.driver.kernel_work import kernel_work
+from mgn.passes.arrangements.kernel_pieces import KernelPieces
+from mgn.passes.arrangements.sorted_scatters import SortedScatter
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.schedules.scatter_work import ScatterVariant
 from tests.passes.lower_kernels.scatter.test_scatter import check
 from tests.passes.lower_kernels.test_differential import draw
+from tests.support.guard_zones import PATTERNS, launch_once
 from tests.support.lower_fixture import (
     GPU_ON_CPU,
     Run,
@@ -164,3 +167,63 @@ def test_a_gpu_sorts_sums_by_their_highest_bits(size: int, bits: int | None) -> 
     ops = [op for piece in pieces(kernel, DEVICES["nvidia-h200"]) for op in piece.block.ops]
     found = [op for op in ops if op.name == "mgn.scatter_in_buckets"]
     assert [op.values["bits"] for op in found] == ([] if bits is None else [bits])  # type: ignore
+
+
+VARIANTS = {
+    "mgn.scatter_in_buckets": ScatterVariant.BUCKETS,
+    "mgn.bucket_totals": ScatterVariant.BUCKET_TOTALS,
+}
+
+
+@pytest.fixture
+def unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs may be left unwritten: they hold NaN then, and numbers that are no ids."""
+
+    def launch(queue: Any, context: Any, program: Any, kernel: Any, arrays: Any) -> None:
+        found = launch_once(queue, context, program, kernel, arrays, PATTERNS[0])
+        for array, own in zip(arrays, found, strict=True):
+            array.view(np.uint8)[:] = own
+
+    monkeypatch.setattr("tests.support.opencl_fixture.launch_guarded", launch)
+
+
+@pytest.mark.usefixtures("unoptimised", "unwritten")
+@pytest.mark.parametrize("how", ["random", "in order", "in order once inside", "nearly", "equal"])
+@pytest.mark.parametrize(
+    ("element", "ids", "shape", "axis", "count"),
+    [("f32", "i64", (704,), 0, 3001), ("f16", "i32", (3, 208), 1, 1100)],
+)
+def test_ids_are_sorted_and_added_in_buckets(
+    element: str, ids: str, shape: tuple[int, ...], axis: int, count: int, how: str, cl_queue: Any,  # noqa: F811
+) -> None:  # fmt: skip
+    """The last bucket is a whole one, and a row's parts lie in it where ids are outside."""
+    given, places = (*shape[:axis], count), shape[axis]
+    generator = np.random.default_rng(count)
+    numbers = generator.integers(0, places, given)
+    if how == "in order once inside":
+        numbers[..., : count // 4], numbers[..., count // 2 :] = -3, places - 1
+    numbers = np.full(given, 5) if how == "equal" else numbers
+    numbers = numbers if how == "random" else np.sort(numbers, axis)
+    if how == "in order once inside":
+        numbers += generator.integers(0, 40, given) * (numbers == places - 1)
+    if how == "nearly":
+        numbers[(0,) * axis + (slice(0, 2),)] = places - 1, 0
+    dtype, named = ELEMENT_TYPES[element].dtype, numbers.astype(ELEMENT_TYPES[ids].dtype)
+    x, src = (generator.integers(-1, 2, size).astype(dtype) for size in (shape, given))
+    kernel = fused_kernel(
+        "scatter",
+        [(element, shape), (ids, given), (element, given)],
+        lambda b, *x: b.abs(b.scatter_along(*x, axis=axis)),
+    )
+    known = dict(zip(kernel.inputs, [x, named, src], strict=True))
+    written = KernelPieces(kernel)
+    SortedScatter(1024, True, 64, 4).write(written)
+    for piece in (made := written.replace()):
+        kinds = [VARIANTS[op.name] for op in piece.block.ops if op.name in VARIANTS]
+        schedule = {"variant": kinds[0]} if kinds else {}
+        results = run(cl_queue, piece, [known[v] for v in piece.inputs], GPU_ON_CPU, **schedule)
+        known.update(zip(piece.outputs, results, strict=True))
+    index = list(np.indices(given, sparse=True))
+    index[axis], wanted = numbers.clip(0, places - 1), x.astype(np.float64)
+    np.add.at(wanted, tuple(index), src.astype(np.float64))
+    np.testing.assert_array_equal(known[made[-1].outputs[0]], np.abs(wanted).astype(dtype))
