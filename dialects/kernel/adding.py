@@ -16,8 +16,8 @@ class AddInOrderOp(IRDLOperation):
     name one cell one after the other, in their order. Who names a cell below 0 adds nothing.
 
     Example: `%t = kernel.add_in_order %v, %m[%i] marks %k turn %n : memref<64xf32, …>,
-    memref<64xi32, …>`. `marks` has a number for each cell, which is -1 before the first addition;
-    by these work-items find whose turn it is. `%n` is the number of turns before, 0 at first, and
+    memref<64xi32, …>`. `marks` has a number for each cell, which is -1 before the first addition:
+    by it work-items find whose turn it is. `%n` is the number of turns before, 0 at first, and
     the result the number after. No other sub-group touches the cells between barriers. Only on
     NVIDIA may a group have several sub-groups that come to it differently often. Errors: numbers
     other than f32, marks other than i32, memory other than local, a place inside a branch.

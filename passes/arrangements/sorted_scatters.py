@@ -26,8 +26,8 @@ or, with totals of parts for long runs:
     %t = fusion.kernel reduction (…) -> (…) { … mgn.sum … }
     %y = fusion.kernel scatter (…) -> (…) { … mgn.scatter_along_in_parts … part = 16384 … }
 
-On a GPU sums may leave the lowest bits of ids in no order. Then a sub-group has a bucket of places,
-which differ in these bits, and there are fewer digits to sort by:
+On an NVIDIA GPU sums of floats may leave the lowest bits of ids in no order. Then a sub-group has a
+bucket of places, which differ in these bits, and there are fewer digits to sort by:
 
     %t = fusion.kernel scatter (…) -> (…) { … mgn.bucket_totals … bits = 8, part = 8192 … }
     %y = fusion.kernel scatter (…) -> (…) { … mgn.scatter_in_buckets … bits = 8, part = 8192 … }
