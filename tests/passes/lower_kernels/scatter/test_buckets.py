@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mgn.codegen.opencl.opencl import emit
 from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.types import ELEMENT_TYPES
@@ -23,6 +24,7 @@ from tests.support.lower_fixture import (
     check_all,
     forms_of,
     fused_kernel,
+    lowered,
     pieces,
     run,
     scheduled,
@@ -147,6 +149,20 @@ def test_the_work_of_a_scatter_is_what_is_scattered() -> None:
             "scatter", types, lambda b, *x, call=call, how=how: b.call(call, *x, axis=0, **how)
         )
         assert kernel_work(kernel).operations == 70
+
+
+def test_marks_say_before_the_first_addition_that_nobody_had_a_turn() -> None:
+    """A work-item of a sub-group has eight of the marks of 256 places."""
+    device, values = DEVICES["nvidia-h200"], {"axis": 0, "bits": 8, "part": 1024}
+    given = [("i32", (1 << 20,)), ("f32", (1 << 20,))]
+    parts = fused_kernel("scatter", given, lambda b, *x: b.bucket_totals(*x, **values))
+    types = [("f32", (1 << 20,)), *given, ("f32", (1 << 18,))]
+    whole = fused_kernel("scatter", types, lambda b, *x: b.scatter_in_buckets(*x, **values))
+    for kernel in (parts, whole):
+        text = emit(lowered(kernel, device), device)
+        before, _, _ = text[text.index("__kernel") :].partition("add_in_order(")
+        assert before.count("] = -1;") == 8
+        assert "barrier(" in before.rpartition("] = -1;")[2]
 
 
 @pytest.mark.parametrize("count", [1 << 18, 1 << 20, 1 << 24])
