@@ -61,14 +61,15 @@ def _by_votes(bits: int) -> Iterator[str]:
 
 
 def _add_in_order(writer: Writer, operation: kernel.AddInOrderOp) -> None:
-    body = _ADDED_IN_TURN
+    body, suffix = _ADDED_IN_TURN, ""
     if writer.vendor == "nvidia":
         votes = writer.library.add("lanes_with", "uint", "bool has", *_LANES_WITH)
-        matches = _ALIKE if writer.matrix_unit != "none" else _ALIKE_BY_EXCHANGE
-        alike = writer.library.add("lanes_alike", "uint", "int own", *matches)
+        suffix = "_by_exchange" if writer.matrix_unit == "none" else ""
+        matches = _ALIKE_BY_EXCHANGE if suffix else _ALIKE
+        alike = writer.library.add(f"lanes_alike{suffix}", "uint", "int own", *matches)
         body = _BY_MARKS.format(votes=votes, alike=alike).splitlines()
     parameters = "float value, __local float* cells, int cell, __local int* marks, int turn"
-    name = writer.library.add("add_in_order", "int", parameters, *body)
+    name = writer.library.add(f"add_in_order{suffix}", "int", parameters, *body)
     arguments = (
         writer.value(operation.value),
         writer.pointer(operation.memref),

@@ -1,5 +1,6 @@
 """Counting in local memory: OpenCL C and SPIR-V against NumPy."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,9 @@ def test_gpus_before_sm_70_have_no_match_of_lanes() -> None:
     text = emit(kernel(ADDITIONS), device)
     assert "match.any" not in text
     assert "same |= (uint)(other == own) << from;" in text
+    defined = re.compile(r"^\w+ (add_in_order\w*|lanes_alike\w*)\(", re.MULTILINE)
+    others = defined.findall(emit(kernel(ADDITIONS), DEVICES["nvidia-h200"]))
+    assert not set(defined.findall(text)) & set(others), "both may be in one program"
 
 
 HISTOGRAM = """
