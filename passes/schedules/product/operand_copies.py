@@ -48,11 +48,10 @@ def computes_windows(node: Node) -> bool:
     has_windows = computed = False
     while node.name != INPUT and node.operands:
         has_windows |= node.name == "windows"
-        if not _is_moved(node):
-            computed = True
-            if len(node.operands) > 1:
-                break
-        node = node.operands[0]
+        computed |= not _is_moved(node)
+        node, *others = node.operands
+        if others and computed:
+            break
     return has_windows and computed
 
 
