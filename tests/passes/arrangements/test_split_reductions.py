@@ -19,11 +19,11 @@ from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.passes.arrangements.split_reductions import Cut, choose_cut
 from mgn.passes.kernels.rows import RowSpace
+from tests.passes.lower_kernels.reduction.test_group_norms import group_norm
 from tests.passes.lower_kernels.test_differential import (
     EPSILON,
     add_and_norm,
     draw,
-    group_norm,
     layer_norm,
     softmax,
 )
