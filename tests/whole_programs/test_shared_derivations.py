@@ -37,6 +37,15 @@ MEBI = 4 * DEPTH * WIDE
 
 
 @pytest.fixture(autouse=True)
+def by_figures_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether few rows read panels is a matter of price, and what is measured of a busy device may
+    say that they read weights as they lie.
+    """
+    if DEVICE != "gpu":
+        monkeypatch.setattr(api, "describe_device", lambda _: DEVICES["cpu"])
+
+
+@pytest.fixture(autouse=True)
 def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Buffers without zones around them, which would be counted."""
     monkeypatch.setenv("MGN_GUARD", "off")
@@ -91,12 +100,7 @@ def test_values_that_are_set_or_loaded_are_seen_by_all_graphs(tmp_path: Path) ->
         assert np.array_equal(other(token=rows(1))["y"], expected[1])
 
 
-def test_the_programs_of_a_range_hold_panels_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By figures of the table: whether few rows read panels is a matter of price, and what is
-    measured of a busy device may say that they read weights as they lie.
-    """
-    if DEVICE != "gpu":
-        monkeypatch.setattr(api, "describe_device", lambda _: DEVICES["cpu"])
+def test_the_programs_of_a_range_hold_panels_once() -> None:
     with counted_buffers() as buffers:
         exe = mgn.compile(
             mgn.parse(PROGRAM), graph="prefill", dims={"S": range(1, 65)}, device=DEVICE
