@@ -30,6 +30,7 @@ Without `prepare` panels are made in each run, and nothing changes. Panels whose
 the one before are left out.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -81,15 +82,21 @@ def _bytes(read: ReadOp) -> int:
 def _read_panels(read: ReadOp) -> None:
     """Rewrites those who look a parameter up, if all who read it do, or make panels of it."""
     (table,) = read.results
-    users = {use.operation for use in table.uses}
+    users = list(dict.fromkeys(use.operation for use in table.uses))
     kernels = [user for user in users if isinstance(user, FusedKernelOp)]
-    makers = [user for user in kernels if _panels_of(user) is not None]
-    others = [user for user in kernels if user not in makers]
+    found = {user: _panels_of(user) for user in kernels}
+    makers = [(user, moves) for user, moves in found.items() if moves is not None]
+    others = [user for user, moves in found.items() if moves is None]
     if not makers or not others or len(kernels) < len(users):
         return
-    if all(_looks_up(user, table) for user in others):
-        for user in others:
-            _rewrite(user, table, makers[0])
+    if not all(_looks_up(user, table) for user in others):
+        return
+    maker, moves = makers[0]
+    maker.detach()
+    assert read.parent is not None, "a parameter is read in a graph"
+    read.parent.insert_op_after(maker, read)
+    for user in others:
+        _rewrite(user, table, maker.outputs[0], moves)
 
 
 def _panels_of(kernel: FusedKernelOp) -> list[TensorOp] | None:
@@ -120,15 +127,10 @@ def _arguments(kernel: FusedKernelOp, value: SSAValue) -> list[SSAValue]:
     return [argument for argument, given in pairs if given is value]
 
 
-def _rewrite(kernel: FusedKernelOp, table: SSAValue, maker: FusedKernelOp) -> None:
-    """Has a kernel read panels, turned back to the table they were made of."""
-    (panels,) = maker.outputs
-    read = table.owner
-    assert isinstance(read, ReadOp) and read.parent is not None
-    maker.detach()
-    read.parent.insert_op_after(maker, read)
-    moves = _panels_of(maker)
-    assert moves is not None
+def _rewrite(
+    kernel: FusedKernelOp, table: SSAValue, panels: SSAValue, moves: Sequence[TensorOp]
+) -> None:
+    """Has a kernel read panels, turned back by what was moved to the table they were made of."""
     for argument in _arguments(kernel, table):
         assert isinstance(argument, BlockArgument)
         kernel.operands[argument.index] = panels

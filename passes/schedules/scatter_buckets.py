@@ -10,7 +10,9 @@ from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div, power_below
 from mgn.passes.kernels.body import Node
 from mgn.passes.schedules.core.schedule import VARIANT, Request, Schedule
+from mgn.passes.schedules.product.matrix_tiles import SUB_GROUP
 from mgn.passes.schedules.scatter_work import (
+    LONG_SORTED,
     LOOK,
     TURN,
     ScatterVariant,
@@ -18,9 +20,6 @@ from mgn.passes.schedules.scatter_work import (
     search_steps,
     split_vectors,
 )
-
-LEAST_IDS = 1 << 16
-"""Ids that are worth buckets."""
 
 BUCKET_BITS, LARGE_BUCKET_BITS, MANY_BUCKETS = 8, 9, 128
 """The bits in which ids of a bucket differ, and those where a GPU has so many large buckets for
@@ -37,15 +36,12 @@ with 2^20 ids, which take 13 µs.
 BUCKET_ITEMS = 128
 """Work-items of a group of sub-groups that have buckets."""
 
-SUB_GROUP = 32
-"""Work-items that add to a bucket together."""
-
 
 def bucket_bits(places: int, ids: int, device: Device) -> int | None:
     """In how many bits the ids of a bucket differ; None where there are few ids, or few buckets."""
     large = places >> LARGE_BUCKET_BITS >= MANY_BUCKETS * device.compute_units
     bits = LARGE_BUCKET_BITS if large else BUCKET_BITS
-    return bits if ids >= LEAST_IDS and places >> bits >= device.compute_units else None
+    return bits if ids >= LONG_SORTED and places >> bits >= device.compute_units else None
 
 
 def bucket_part(count: int) -> int:

@@ -7,6 +7,11 @@ from mgn.passes.kernels.arithmetic import ceil_div, power_above
 from mgn.passes.kernels.body import Node
 from mgn.passes.schedules.core.schedule import Request
 
+LONG_SORTED = 1 << 16
+"""Ids in order that may be one run, or in one bucket, which a group of a GPU does not go over
+alone. An NVIDIA H200 takes 12.2 ms for 2^24 with one id, and 0.64 for 2^20.
+"""
+
 LOOK = 3.0
 """Steps that it takes to look at an id."""
 

@@ -6,32 +6,19 @@ member of a group, combines these, evaluates what follows that, and stores it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.kernels.index_maps import bounded
 from mgn.passes.kernels.pooled_products import Group
-from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.pooled import group_value, pool_of, write_group
 from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of
-from mgn.passes.lower_kernels.core.template import Job
+from mgn.passes.lower_kernels.product.tile_results import ResultsOfTile
 
 
-@dataclass(frozen=True)
-class PooledResults:
-    """A tile's results. `rows_end` and `columns_end` say that it may reach past the last ones,
-    `apart` that a vector may begin inside the result and end outside.
-    """
-
-    job: Job
-    product: Product
-    batch: Indices
-    rows_end: bool
-    columns_end: bool
-    apart: bool
+class PooledResults(ResultsOfTile):
+    """A tile's results, of which groups are combined."""
 
     @property
     def together(self) -> int:

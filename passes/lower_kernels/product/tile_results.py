@@ -21,9 +21,9 @@ MOST_AHEAD = 4
 
 
 @dataclass(frozen=True)
-class TileResults:
-    """A tile's results. `rows_end` and `columns_end` say that it may reach past the last ones,
-    `apart` that a vector may begin inside the result and end outside.
+class ResultsOfTile:
+    """Where a tile's results lie. `rows_end` and `columns_end` say that it may reach past the last
+    ones, `apart` that a vector may begin inside the result and end outside.
     """
 
     job: Job
@@ -32,6 +32,10 @@ class TileResults:
     rows_end: bool
     columns_end: bool
     apart: bool
+
+
+class TileResults(ResultsOfTile):
+    """A tile's results, each of which is written."""
 
     def write(self, row: Index, column: Index, total: SSAValue) -> None:
         """Evaluates and stores what follows from neighbouring sums, where the result has them."""

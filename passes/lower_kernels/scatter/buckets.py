@@ -27,12 +27,12 @@ from mgn.passes.lower_kernels.core.long_sums import long_loop
 from mgn.passes.lower_kernels.core.movement import clamped_id
 from mgn.passes.lower_kernels.core.pure_code import INDEX, memory_type
 from mgn.passes.lower_kernels.core.scalar import narrowed, widened
-from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.scatter.block_totals import BlockTotals
 from mgn.passes.lower_kernels.scatter.joining import join
-from mgn.passes.lower_kernels.scatter.runs import adds_floats
+from mgn.passes.lower_kernels.scatter.runs import adds_floats, whole_parts
 from mgn.passes.lower_kernels.scatter.search import Search
+from mgn.passes.schedules.product.matrix_tiles import SUB_GROUP
 
 AT_ONCE = 4
 """Parts whose totals are read together."""
@@ -175,19 +175,14 @@ class _Buckets(BlockTotals):
         self.start()
         low, high = self._elements()
         self.added.clear_marks()
-        parts = count // part
-        begin, end = (low + (part - 1)) // part, high // part
-        left = code.binary(arith.MinSIOp, code.index(begin * part), code.index(high))
-        right = code.binary(arith.MaxSIOp, code.index(end * part), left)
-        stop = code.binary(arith.MaxSIOp, code.index(end), code.index(begin))
-        if parts:
-            self._add_parts(begin, of(Counter(stop, 0, parts)), parts)
+        begin, stop, left, right = whole_parts(code, low, high, part, count)
+        if count >= part:
+            self._add_parts(begin, stop, count // part)
         code.barrier()
-        middle = [of(Counter(value, 0, count)) for value in (left, right)]
 
         def one_side(side: Index, held: list[SSAValue]) -> list[SSAValue]:
             is_left = code.is_below(side, 1, 1)
-            sides = zip((low, middle[0]), (middle[1], high), strict=True)
+            sides = zip((low, left), (right, high), strict=True)
             first, last = (
                 of(Counter(code.select(is_left, code.index(one), code.index(other)), 0, count))
                 for one, other in sides

@@ -107,6 +107,20 @@ def run_combined(
     return code.branch(short, short_run, whole)[0]
 
 
+def whole_parts(
+    code: Code, first: Index, last: Index, part: int, count: int
+) -> tuple[Index, Index, Index, Index]:
+    """The whole parts of some elements, of `count` in all: the first part and the one behind the
+    last, and where the elements before the parts end and those behind them begin.
+    """
+    begin, end = (first + (part - 1)) // part, last // part
+    left = code.binary(arith.MinSIOp, code.index(begin * part), code.index(last))
+    right = code.binary(arith.MaxSIOp, code.index(end * part), left)
+    stop = code.binary(arith.MaxSIOp, code.index(end), code.index(begin))
+    before, behind = (of(Counter(value, 0, count)) for value in (left, right))
+    return begin, of(Counter(stop, 0, count // part)), before, behind
+
+
 def _by_parts(
     code: Code,
     evaluator: Evaluator,
@@ -123,9 +137,7 @@ def _by_parts(
     axis, part = node.values["axis"], node.values["part"]
     count, parts = src.shape[axis], totals.shape[axis]
     first, last = run
-    begin, end = (first + (part - 1)) // part, last // part
-    left = code.binary(arith.MinSIOp, code.index(begin * part), code.index(last))
-    right = code.binary(arith.MaxSIOp, code.index(end * part), left)
+    begin, stop, left, right = whole_parts(code, first, last, part, count)
     step = _run_step(code, evaluator, node, index, order, src)
     sums = [adds_floats(node)]
 
@@ -133,11 +145,6 @@ def _by_parts(
         value = evaluator.lanes_at(totals, (*index[:axis], turn, *index[axis + 1 :]))
         return [join(code, node, held[0], widened(code, value, totals.element))]
 
-    stop = code.binary(arith.MaxSIOp, code.index(end), code.index(begin))
-    left, right, stop = (
-        of(Counter(value, 0, limit))
-        for value, limit in ((left, count), (right, count), (stop, parts))
-    )
     held = [before]
     for start, until, limit, taken in (
         (first, left, count, step),
